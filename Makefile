@@ -1,0 +1,68 @@
+# `make` lists the targets.
+
+PYTHON ?= python3
+SEEDS ?= 100
+STEPS ?= 200
+
+VENV := .venv
+BIN := $(VENV)/bin
+BUILT := $(VENV)/.built
+GOLDEN := .venv-golden
+SOURCES := src tools tests $(wildcard benchmarks)
+CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup model demo test check bench equality ledger mutants golden format
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+setup: $(BUILT) ## Make .venv, install octavo into it and build the extension
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Without build isolation the build folder stays valid, and a rebuild compiles only what changed.
+$(BUILT): pyproject.toml CMakeLists.txt $(CXX_SOURCES) | $(BIN)/python
+	$(BIN)/python -m pip install -q scikit-build-core nanobind cmake ninja
+	$(BIN)/python -m pip install -q --no-build-isolation -C cmake.define.OCTAVO_WERROR=ON -e '.[dev]'
+	touch $@
+
+model: setup ## Fetch the demo model
+	$(BIN)/python tools/fetch_model.py
+
+demo: model ## Start a server, ask it eight different questions at once, print the answers
+	$(BIN)/python tools/demo.py
+
+test: model ## Run the tests
+	$(BIN)/python -m pytest
+
+check: setup ## Lint, types, import rules, sizes, formatting
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sizes.py
+	$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
+
+bench: setup ## Measure the scheduler
+	$(BIN)/python benchmarks/scheduler.py
+
+equality: model ## Hold the promise: the same request, the same bytes
+	$(BIN)/python -m pytest -m equality
+
+ledger: setup ## Run the scheduler against the ledger model: SEEDS= runs of STEPS= steps
+	$(BIN)/python -m octavo.sim.ledger --seeds $(SEEDS) --steps $(STEPS)
+
+mutants: setup ## Break the code on purpose and see that a test notices
+	$(BIN)/python tools/mutants.py
+
+golden: ## Write the golden files anew, with torch and transformers in an environment of their own
+	test -x $(GOLDEN)/bin/python || $(PYTHON) -m venv $(GOLDEN)
+	$(GOLDEN)/bin/python -m pip install -q '.[golden]'
+	$(GOLDEN)/bin/python tools/make_golden.py
+
+format: setup ## Format the sources
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/clang-format -i $(CXX_SOURCES)

@@ -1,0 +1,1 @@
+"""The CPU backend in C++: the kernels of `csrc/`, one build for each instruction set."""
