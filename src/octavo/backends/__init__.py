@@ -1,0 +1,1 @@
+"""The op table (`ops`) and the backends that carry it out."""

@@ -1,0 +1,219 @@
+"""The op table: what a model may ask of a backend, and what each op promises.
+
+A model is written once against `Ops` and never looks inside an `Array`: to the reference backend it is a numpy
+array computed at once, to another it may be a buffer on a device or a name in a recorded plan.
+
+Shapes: T tokens of all requests in a row (no padding between them), R requests, S sampled rows, H hidden size,
+D head size, V vocabulary. Floats are float32, indices int32 unless said otherwise.
+
+**The promise every backend keeps:** each output row depends on that row's inputs alone, bit for bit: not on T or R,
+not on the row's place, not on how a prompt was cut into chunks, not on block numbers. Reductions over K, over D and
+over the KV of a sequence run in an order fixed by that row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = Any  # a backend's float array; opaque to models
+Weight = Any  # a backend's packed parameter; opaque to models
+KVLayer = Any  # K and V blocks of one layer; opaque to models
+
+Int32Array = NDArray[np.int32]
+Float32Array = NDArray[np.float32]
+
+PAD_SLOT = -1  # a slot that write_kv skips
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """One step's requests as arrays: prompt chunks, decodes and drafts alike."""
+
+    input_ids: Int32Array  # [T]
+    positions: Int32Array  # [T] place of each token in its sequence
+    slot_mapping: Int32Array  # [T] block_id * block_size + offset of each token's KV; PAD_SLOT: none
+    query_start_loc: Int32Array  # [R + 1] first token of each request; the last entry is T
+    seq_lens: Int32Array  # [R] tokens of each sequence whose KV exists once this step has written its own
+    block_table: Int32Array  # [R, max blocks] block ids of each sequence, in order; unused entries arbitrary
+    logits_rows: Int32Array  # [S] which of the T tokens need logits
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return len(self.input_ids)
+
+    @property
+    def num_reqs(self) -> int:
+        """R."""
+        return len(self.seq_lens)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingBatch:
+    """How to choose a token from each of S rows of logits."""
+
+    temperature: Float32Array  # [S] below 1e-5: greedy
+    top_k: Int32Array  # [S] 0 or less: off
+    top_p: Float32Array  # [S]
+    min_p: Float32Array  # [S]
+    seed: NDArray[np.uint64]  # [S] Philox key
+    output_index: NDArray[np.uint64]  # [S] Philox counter: how many tokens the request has generated before this one
+    num_logprobs: Int32Array  # [S] alternatives to report; -1: no log-probabilities at all
+    banned_start: Int32Array  # [S + 1] row i may not choose banned_ids[banned_start[i]:banned_start[i + 1]]
+    banned_ids: Int32Array  # ids of all rows
+    vocab_size: int  # only ids below this are chosen, reported or summed: logits may be wider by padding
+
+
+@dataclass(frozen=True, slots=True)
+class SampledBatch:
+    """What was chosen for each of S rows; k = the largest num_logprobs of the batch, at least 0."""
+
+    token_ids: Int32Array  # [S] -1: the row holds NaN, or nothing that may be chosen
+    logprob: Float32Array  # [S] of the chosen token; undefined where num_logprobs is -1
+    rank: Int32Array  # [S] 1 + the number of ids whose logit is larger
+    top_ids: Int32Array  # [S, k] most likely first, equal logits by id; entries past a row's num_logprobs undefined
+    top_logprobs: Float32Array  # [S, k]
+
+
+@dataclass(frozen=True, slots=True)
+class KVShape:
+    """How large a KV cache is. Its layout is the backend's."""
+
+    num_layers: int
+    num_blocks: int
+    block_size: int
+    num_kv_heads: int
+    head_dim: int
+
+
+class KVCache(Protocol):
+    """The K and V blocks of all layers."""
+
+    layers: Sequence[KVLayer]
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy K and V of every layer from block to block, pair after pair in the given order."""
+        ...
+
+
+class Ops(Protocol):
+    """The table. Every op returns a new array and leaves its inputs alone, but for `write_kv`."""
+
+    def embed(self, token_ids: Array, weight: Weight) -> Array:
+        """Rows of the embedding. [T] ids, [V, H] -> [T, H]. Exact."""
+        ...
+
+    def linear(self, x: Array, weight: Weight) -> Array:
+        """x @ weight.T + bias. [T, K], [N, K] (and [N]) -> [T, N]."""
+        ...
+
+    def add(self, x: Array, y: Array) -> Array:
+        """x + y, elementwise. Exact."""
+        ...
+
+    def rms_norm(self, x: Array, weight: Weight, eps: float) -> Array:
+        """x / sqrt(mean(x^2) + eps) * weight over groups of len(weight) columns (Zhang & Sennrich 2019).
+
+        [T, G * len(weight)] -> same. With G = 1 it is the layer's norm, with len(weight) = D the norm of each head.
+        """
+        ...
+
+    def split(self, x: Array, widths: Sequence[int]) -> tuple[Array, ...]:
+        """Cut the columns into parts of these widths, which must sum to the number of columns. Exact."""
+        ...
+
+    def rotary(self, x: Array, positions: Array, table: Weight) -> Array:
+        """Rotate each head by its position, first half against second (Su et al. 2021, in the NeoX order).
+
+        [T, heads * D], [T], table of `rotary_table` -> [T, heads * D]:
+        out[i] = x[i] cos - x[i + D/2] sin and out[i + D/2] = x[i + D/2] cos + x[i] sin, for i < D/2.
+        """
+        ...
+
+    def write_kv(self, k: Array, v: Array, kv: KVLayer, slot_mapping: Array) -> None:
+        """Store each token's K and V, [T, KV heads * D] both, in its slot. Slots of PAD_SLOT are skipped."""
+        ...
+
+    def attend(self, q: Array, kv: KVLayer, batch: Any, scale: float) -> Array:
+        """Causal attention of every query over its own sequence's blocks. [T, heads * D] -> [T, heads * D].
+
+        The token at position p sees positions 0..p. Query head h reads KV head h // (heads / KV heads).
+        `batch` is a StepBatch, or what stands for one while recording.
+        """
+        ...
+
+    def silu_mul(self, gate_up: Array) -> Array:
+        """silu(gate) * up, where gate is the left half of the columns. [T, 2F] -> [T, F]."""
+        ...
+
+    def gather_rows(self, x: Array, rows: Array) -> Array:
+        """x[rows]. [T, H], [S] -> [S, H]. Exact."""
+        ...
+
+
+class Step(Protocol):
+    """A model made ready to run."""
+
+    def run(self, batch: StepBatch) -> Array:
+        """Run one step; write its KV and return the logits of `batch.logits_rows`, [S, V]."""
+        ...
+
+    def sample(self, logits: Array, sampling: SamplingBatch) -> SampledBatch:
+        """Choose one token a row, without sorting the vocabulary.
+
+        Over ids below `vocab_size` and not banned. Greedy: the largest logit, the smallest id among equals. Else
+        p = softmax(logits / temperature); keep ids with p >= min_p * max(p); of these the top_k first in the order
+        (larger logit first, then smaller id); of these the shortest beginning whose share reaches top_p. Draw
+        u = philox_uniform(seed, output_index) and take the first kept id, in order of ids, at which the running sum
+        of p exceeds u times the kept sum. Log-probabilities are log softmax(logits) over ids below `vocab_size`:
+        the raw distribution, without temperature, bans or filters.
+        """
+        ...
+
+
+class Model(Protocol):
+    """What a backend prepares: a model's forward pass over one step's tokens."""
+
+    def forward(self, ops: Ops, batch: Any, kv: KVCache) -> Array:
+        """Return logits [S, V] for `batch.logits_rows`."""
+        ...
+
+
+class Backend(Protocol):
+    """Makes weights, caches and runnable steps."""
+
+    def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Weight:
+        """Pack a parameter: [N, K] for `linear` and `embed` alike (a tied head is packed once), [N] for `rms_norm`."""
+        ...
+
+    def rotary_table(self, cos: Float32Array, sin: Float32Array) -> Weight:
+        """Keep the cosines and sines of every position, [max positions, D / 2] both, for `rotary`."""
+        ...
+
+    def allocate_kv(self, shape: KVShape) -> KVCache:
+        """Reserve and touch the memory of a KV cache, so that it cannot be refused later."""
+        ...
+
+    def prepare(self, model: Model, kv: KVCache) -> Step:
+        """Make the model runnable over this cache."""
+        ...
+
+
+def philox_uniform(seed: int, output_index: int) -> float:
+    """A float64 in [0, 1) from Philox-4x32-10 (Salmon et al. 2011): key = seed, counter = (output_index, 0).
+
+    53 bits: the first two words w0, w1 of the block give ((w1 << 32 | w0) >> 11) * 2**-53. Backends compute the same.
+    """
+    multiplier_0, multiplier_1, weyl_0, weyl_1, mask = 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85, 0xFFFFFFFF
+    c0, c1, c2, c3 = output_index & mask, (output_index >> 32) & mask, 0, 0
+    k0, k1 = seed & mask, (seed >> 32) & mask
+    for _ in range(10):
+        product_0, product_1 = multiplier_0 * c0, multiplier_1 * c2
+        c0, c1, c2, c3 = (product_1 >> 32) ^ c1 ^ k0, product_1 & mask, (product_0 >> 32) ^ c3 ^ k1, product_0 & mask
+        k0, k1 = (k0 + weyl_0) & mask, (k1 + weyl_1) & mask
+    return float((c1 << 32 | c0) >> 11) * 2.0**-53

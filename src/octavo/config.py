@@ -1,0 +1,90 @@
+"""What a user may set and what a checkpoint says about itself: frozen values that nothing mutates."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+BLOCK_SIZE = 16  # tokens a KV block holds
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Llama 3 frequency scaling (Meta's `apply_scaling`; transformers' `rope_type: llama3`)."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The shape of a decoder-only model, the same whichever file format it was read from."""
+
+    architecture: str  # key of models.registry: "llama", "qwen2", "qwen3"
+    vocab_size: int  # rows of the embedding; may exceed the tokenizer's size by padding
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: RopeScaling | None = None
+    tie_word_embeddings: bool = False
+    has_qkv_bias: bool = False
+
+    def kv_bytes_per_token(self, itemsize: int) -> int:
+        """Bytes of K and V that one token takes in all layers, for KV elements of `itemsize` bytes."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * itemsize
+
+    def block_bytes(self, itemsize: int) -> int:
+        """Bytes of one KV block: 2 x layers x kv_heads x head_dim x block_size x itemsize."""
+        return self.kv_bytes_per_token(itemsize) * BLOCK_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Everything an engine can be told. `None` means "decide for me"; `resolve()` decides, into a new object.
+
+    The names are vLLM's.
+    """
+
+    model: str  # path of a .gguf file or of a Hugging Face folder, or a Hugging Face repository name
+    served_model_name: str | None = None  # default: the name of the file or folder
+    backend: str = "native"  # "native" or "reference"
+    max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
+    max_num_seqs: int = 64  # requests that run at once
+    max_num_batched_tokens: int = 512  # tokens computed in one step, over all requests
+    gpu_memory_utilization: float | None = None  # share of the device's memory (on a CPU: of the machine's) to use
+    kv_cache_memory_bytes: int | None = None  # KV cache size; overrides gpu_memory_utilization
+    enable_prefix_caching: bool = True
+    scheduling_policy: str = "fcfs"  # "fcfs" or "priority" (smaller value first)
+    max_logprobs: int = 20  # most log-probabilities a request may ask for at each token
+    num_threads: int | None = None  # kernel threads; default: the CPUs this process may use
+    seed: int | None = None  # where requests without a seed get theirs from; None: fresh randomness
+
+    def __post_init__(self) -> None:
+        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "kv_cache_memory_bytes", "num_threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        share = self.gpu_memory_utilization
+        if share is not None and not 0.0 < share <= 1.0:
+            raise ValueError(f"gpu_memory_utilization is {share}; it must be above 0 and at most 1")
+        if self.scheduling_policy not in ("fcfs", "priority"):
+            raise ValueError(f"scheduling_policy is {self.scheduling_policy!r}; choose 'fcfs' or 'priority'")
+        if self.backend not in ("native", "reference"):
+            raise ValueError(f"backend is {self.backend!r}; choose 'native' or 'reference'")
+
+    def resolve(self, *, max_model_len: int, num_threads: int, served_model_name: str) -> EngineConfig:
+        """Return this configuration with every "decide for me" replaced by the given decision."""
+        return dataclasses.replace(
+            self,
+            max_model_len=self.max_model_len or max_model_len,
+            num_threads=self.num_threads or num_threads,
+            served_model_name=self.served_model_name or served_model_name,
+        )

@@ -1,0 +1,124 @@
+"""The five values that cross borders. All are frozen; nothing else is passed between front, core and worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octavo.core.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """front -> core: one prompt to continue `sampling_params.n` times."""
+
+    request_id: str  # generated inside the engine's front, unique for its lifetime; a client's id never gets here
+    prompt_token_ids: tuple[int, ...]
+    sampling_params: SamplingParams
+    seed: int  # what the draws are keyed by: the request's own seed, or one chosen for it
+    eos_token_ids: tuple[int, ...] = ()  # end the request unless sampling_params.ignore_eos
+    priority: int = 0  # smaller runs first, under the priority policy
+    cache_salt: str = ""  # requests share cached prefixes only with requests of the same salt
+    arrival_s: float = 0.0  # on the core's clock
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A request that takes a row in this step: for the first time, or again after a preemption."""
+
+    row: int
+    token_ids: tuple[int, ...]  # the prompt, then what was generated before a preemption
+    num_prompt_tokens: int
+    sampling_params: SamplingParams
+    seed: int
+    stop_token_ids: tuple[int, ...]  # every id that would end the request: banned until min_tokens are out
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRow:
+    """What one row runs in this step: the tokens from `num_computed_tokens` on, `num_scheduled_tokens` of them.
+
+    The last `len(draft_token_ids)` of these are drafts. The row's block table becomes
+    `old_table[:block_start] + block_ids`.
+    """
+
+    row: int
+    num_computed_tokens: int
+    num_scheduled_tokens: int
+    is_sampled: bool  # whether the run reaches the last known token, so that a next one is chosen
+    block_start: int
+    block_ids: tuple[int, ...]
+    draft_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOutput:
+    """core -> worker: one step.
+
+    The worker first forgets `freed_rows`, then enters `new_rows`, then carries out `block_copies` (source,
+    destination) one after another in this order, and only then writes KV.
+    """
+
+    step_id: int
+    num_tokens: int  # sum of num_scheduled_tokens
+    scheduled: tuple[ScheduledRow, ...]
+    new_rows: tuple[NewRow, ...] = ()
+    freed_rows: tuple[int, ...] = ()
+    block_copies: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log-probabilities at one output token, of the raw distribution (before temperature and filters)."""
+
+    logprob: float  # of the chosen token
+    rank: int  # of the chosen token, 1 = most likely
+    top: tuple[tuple[int, float], ...]  # the k most likely (token_id, logprob), most likely first
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRow:
+    """What one sampled row got: the accepted drafts and one token more. `error` ends the request instead."""
+
+    row: int
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one a token if the request asked for them, else empty
+    draft_token_ids: tuple[int, ...] = ()  # proposals for the next step
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRunnerOutput:
+    """worker -> core: the results of one step, one entry for each row with `is_sampled`."""
+
+    step_id: int
+    sampled: tuple[SampledRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
+    """core -> front: what is new for one choice of one request."""
+
+    request_id: str
+    index: int  # which of the n choices
+    new_token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: str | None = None  # "stop", "length", "abort" or "error"; None: more will come
+    stop_reason: int | None = None  # the token id that ended it, unless that was the end of sequence
+    num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache at first admission
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """core -> front: the state after one step. Totals count since the start."""
+
+    step_id: int = 0
+    num_running: int = 0
+    num_waiting: int = 0
+    num_tokens: int = 0  # computed in this step
+    num_free_blocks: int = 0
+    num_blocks: int = 0
+    num_preemptions_total: int = 0
+    num_prefix_queries_total: int = 0  # tokens looked up in the prefix cache
+    num_prefix_hits_total: int = 0  # tokens found there
+    step_s: float = 0.0
