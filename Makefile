@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
 GOLDEN := .venv-golden
-SOURCES := src tools tests $(wildcard benchmarks)
+SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help

@@ -35,5 +35,5 @@ def test_every_public_name_is_there(name):
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_the_known_ones():
-    with pytest.raises(AttributeError, match="no attribute 'LLN'.*LLM"):
+    with pytest.raises(AttributeError, match=r"no attribute 'LLN'.*LLM"):
         octavo.LLN  # noqa: B018

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 
 import pytest
@@ -75,9 +74,3 @@ def test_an_installation_without_the_extension_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(isa, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="make setup"):
         isa.runnable_isas()
-
-
-def test_the_choice_needs_no_array_library():
-    program = "import sys; from octavo.backends.native.isa import load_extension; load_extension(); print('numpy' in sys.modules)"
-    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert output.strip() == "False"
