@@ -3,6 +3,7 @@
 PYTHON ?= python3
 SEEDS ?= 100
 STEPS ?= 200
+WERROR ?= ON
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +26,7 @@ $(BIN)/python:
 # Without build isolation the build folder stays valid, and a rebuild compiles only what changed.
 $(BUILT): pyproject.toml CMakeLists.txt $(CXX_SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install -q scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install -q --no-build-isolation -C cmake.define.OCTAVO_WERROR=ON -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-build-isolation -C cmake.define.OCTAVO_WERROR=$(WERROR) -e '.[dev]'
 	touch $@
 
 model: setup ## Fetch the demo model
