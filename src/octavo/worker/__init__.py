@@ -1,0 +1,1 @@
+"""Where requests become arrays, and nowhere else."""

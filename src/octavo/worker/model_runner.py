@@ -1,0 +1,67 @@
+"""ModelRunner: one step from the scheduler's decision to the tokens it sampled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from octavo.backends.ops import Int32Array, KVCache, SampledBatch, Step
+from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput, TokenLogprobs
+from octavo.worker.input_batch import build_sampling_batch, build_step_batch
+from octavo.worker.request_table import NO_LOGPROBS, RequestTable
+
+NO_TOKEN = -1  # what the sampler answers where nothing can be chosen
+
+
+class ModelRunner:
+    """Runs steps over one KV cache and keeps the rows' tokens between them."""
+
+    def __init__(self, step: Step, kv: KVCache, table: RequestTable, *, vocab_size: int) -> None:
+        self._step = step
+        self._kv = kv
+        self._table = table
+        self._vocab_size = vocab_size  # ids the tokenizer knows; logits may be wider by padding
+
+    def run(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
+        """Compute the step's tokens, and sample the rows that reach their last known one.
+
+        A row whose logits allow no choice gets an error of its own. Raises NotImplementedError for drafts.
+        """
+        if any(entry.draft_token_ids for entry in scheduled.scheduled):
+            raise NotImplementedError("the step holds draft tokens, which this worker cannot verify")
+        self._table.apply(scheduled)
+        self._kv.copy_blocks(scheduled.block_copies)
+        if not scheduled.scheduled:
+            return ModelRunnerOutput(scheduled.step_id, ())
+        logits = self._step.run(build_step_batch(scheduled.scheduled, self._table))
+        rows = np.array([entry.row for entry in scheduled.scheduled if entry.is_sampled], np.int32)  # [S]
+        if len(rows) == 0:
+            return ModelRunnerOutput(scheduled.step_id, ())
+        sampled = self._step.sample(logits, build_sampling_batch(rows, self._table, self._vocab_size))
+        is_chosen = sampled.token_ids != NO_TOKEN
+        self._table.append(rows[is_chosen], sampled.token_ids[is_chosen])
+        return ModelRunnerOutput(scheduled.step_id, _sampled_rows(rows, sampled, self._table.num_logprobs[rows]))
+
+
+def _sampled_rows(rows: Int32Array, sampled: SampledBatch, num_logprobs: Int32Array) -> tuple[SampledRow, ...]:
+    return tuple(
+        SampledRow(row, (), error="the model's logits are not finite")
+        if token_id == NO_TOKEN
+        else SampledRow(row, (token_id,), _token_logprobs(sampled, index, num_top))
+        for index, (row, token_id, num_top) in enumerate(
+            zip(rows.tolist(), sampled.token_ids.tolist(), num_logprobs.tolist(), strict=True)
+        )
+    )
+
+
+def _token_logprobs(sampled: SampledBatch, index: int, num_top: int) -> tuple[TokenLogprobs, ...]:
+    if num_top == NO_LOGPROBS:
+        return ()
+    top_ids = sampled.top_ids[index, :num_top].tolist()
+    top_logprobs = sampled.top_logprobs[index, :num_top].tolist()
+    return (
+        TokenLogprobs(
+            logprob=float(sampled.logprob[index]),
+            rank=int(sampled.rank[index]),
+            top=tuple(zip(top_ids, top_logprobs, strict=True)),
+        ),
+    )

@@ -1,0 +1,63 @@
+"""RequestTable: what the worker remembers of each running request between two steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.backends.ops import Float32Array, Int32Array
+from octavo.config import BLOCK_SIZE
+from octavo.core.messages import NewRow, SchedulerOutput
+
+NO_LOGPROBS = -1  # a num_logprobs that asks for none at all; 0 asks for the chosen token's
+
+
+class RequestTable:
+    """One permanent row for each running request, one array for each property.
+
+    A cache of the scheduler's decisions, brought up to date by `apply`, and never a second truth: whatever a row
+    held before its request entered is overwritten or never read.
+    """
+
+    def __init__(self, *, max_num_seqs: int, max_model_len: int) -> None:
+        max_num_blocks = -(-max_model_len // BLOCK_SIZE)
+        self.token_ids: Int32Array = np.zeros((max_num_seqs, max_model_len), np.int32)
+        self.block_table: Int32Array = np.zeros((max_num_seqs, max_num_blocks), np.int32)
+        self.num_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)  # prompt and output
+        self.num_prompt_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)
+        self.min_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)
+        self.stop_token_ids: list[tuple[int, ...]] = [()] * max_num_seqs
+        self.temperature: Float32Array = np.zeros(max_num_seqs, np.float32)
+        self.top_k: Int32Array = np.zeros(max_num_seqs, np.int32)
+        self.top_p: Float32Array = np.ones(max_num_seqs, np.float32)
+        self.min_p: Float32Array = np.zeros(max_num_seqs, np.float32)
+        self.seed: NDArray[np.uint64] = np.zeros(max_num_seqs, np.uint64)
+        self.num_logprobs: Int32Array = np.full(max_num_seqs, NO_LOGPROBS, np.int32)
+
+    def apply(self, scheduled: SchedulerOutput) -> None:
+        """Enter the step's new rows and blocks. A freed row needs nothing: its next request overwrites it."""
+        for new_row in scheduled.new_rows:
+            self._enter(new_row)
+        for entry in scheduled.scheduled:
+            if entry.block_ids:
+                end = entry.block_start + len(entry.block_ids)
+                self.block_table[entry.row, entry.block_start : end] = entry.block_ids
+
+    def append(self, rows: Int32Array, token_ids: Int32Array) -> None:
+        """Add one sampled token to each of these rows. [S], [S]."""
+        self.token_ids[rows, self.num_tokens[rows]] = token_ids
+        self.num_tokens[rows] += 1
+
+    def _enter(self, new_row: NewRow) -> None:
+        row, params, num_tokens = new_row.row, new_row.sampling_params, len(new_row.token_ids)
+        self.token_ids[row, :num_tokens] = new_row.token_ids
+        self.num_tokens[row] = num_tokens
+        self.num_prompt_tokens[row] = new_row.num_prompt_tokens
+        self.min_tokens[row] = params.min_tokens
+        self.stop_token_ids[row] = new_row.stop_token_ids
+        self.temperature[row] = params.temperature
+        self.top_k[row] = params.top_k
+        self.top_p[row] = params.top_p
+        self.min_p[row] = params.min_p
+        self.seed[row] = new_row.seed
+        self.num_logprobs[row] = NO_LOGPROBS if params.logprobs is None else params.logprobs

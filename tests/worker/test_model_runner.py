@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from octavo.config import ModelConfig
+from octavo.core.messages import SampledRow, TokenLogprobs
+from octavo.core.sampling_params import SamplingParams
+from octavo.executor.in_process import InProcessExecutor
+from octavo.worker.kv_cache import kv_shape
+from octavo.worker.model_runner import ModelRunner
+from octavo.worker.request_table import RequestTable
+from tests.worker.steps import NextIdStep, RecordingKV, entry, new_row, step
+
+
+def make_runner(model: NextIdStep) -> ModelRunner:
+    table = RequestTable(max_num_seqs=4, max_model_len=64)
+    return ModelRunner(model, RecordingKV(model.events), table, vocab_size=90)
+
+
+def test_only_rows_that_reach_their_last_token_are_sampled():
+    model = NextIdStep()
+    runner = make_runner(model)
+    output = runner.run(
+        step(
+            entry(0, 0, 2, is_sampled=False, blocks=(1,)),
+            entry(1, 0, 3, blocks=(2,)),
+            step_id=5,
+            new_rows=(new_row(0, (10, 11, 12)), new_row(1, (20, 21, 22))),
+        )
+    )
+    assert output.step_id == 5
+    assert output.sampled == (SampledRow(1, (23,)),)
+    assert model.sampling[0].vocab_size == 90
+
+
+def test_the_worker_keeps_sampled_tokens_itself():
+    runner = make_runner(model := NextIdStep())
+    runner.run(step(entry(1, 0, 3, blocks=(2,)), new_rows=(new_row(1, (20, 21, 22)),)))
+    output = runner.run(step(entry(1, 3, 1)))
+    assert output.sampled == (SampledRow(1, (24,)),)
+    assert model.batches[1].input_ids.tolist() == [23]
+    assert model.sampling[1].output_index.tolist() == [1]
+
+
+def test_blocks_are_copied_in_order_before_any_kv_is_written():
+    runner = make_runner(model := NextIdStep())
+    runner.run(
+        step(entry(0, 0, 1, blocks=(1,)), new_rows=(new_row(0, (10,)),), block_copies=((3, 4), (4, 5), (3, 6))),
+    )
+    assert model.events == [("copy", 3, 4), ("copy", 4, 5), ("copy", 3, 6), ("run", 1)]
+
+
+def test_a_step_that_samples_nothing_and_a_step_that_runs_nothing():
+    runner = make_runner(model := NextIdStep())
+    chunk = step(entry(0, 0, 1, is_sampled=False, blocks=(1,)), step_id=1, new_rows=(new_row(0, (10, 11)),))
+    assert runner.run(chunk).sampled == ()
+    assert runner.run(step(step_id=2, freed_rows=(0,))).sampled == ()
+    assert (len(model.batches), len(model.sampling)) == (1, 0)
+
+
+def test_logits_that_allow_no_choice_end_that_row_alone():
+    runner = make_runner(model := NextIdStep(refused_rows=frozenset({0})))
+    scheduled = step(
+        entry(0, 0, 1, blocks=(1,)),
+        entry(1, 0, 1, blocks=(2,)),
+        new_rows=(new_row(0, (10,)), new_row(1, (20,))),
+    )
+    broken, sound = runner.run(scheduled).sampled
+    assert broken == SampledRow(0, (), error="the model's logits are not finite")
+    assert sound == SampledRow(1, (21,))
+    model.refused_rows = frozenset()
+    assert runner.run(step(entry(1, 1, 1))).sampled == (SampledRow(1, (22,)),)
+
+
+def test_each_row_gets_the_log_probabilities_it_asked_for():
+    runner = make_runner(NextIdStep())
+    wishes = (None, 0, 2)
+    rows = tuple(new_row(i, (i,), params=SamplingParams(logprobs=wish)) for i, wish in enumerate(wishes))
+    sampled = runner.run(step(*(entry(i, 0, 1, blocks=(i,)) for i in range(3)), new_rows=rows)).sampled
+    assert sampled[0].logprobs == ()
+    assert sampled[1].logprobs == (TokenLogprobs(-1.5, 1, ()),)
+    assert sampled[2].logprobs == (TokenLogprobs(-2.5, 1, ((0, 0.0), (1, -1.0))),)
+
+
+def test_drafts_are_refused_before_anything_runs():
+    runner = make_runner(model := NextIdStep())
+    drafting = step(entry(0, 0, 3, blocks=(1,), drafts=(4, 5)), new_rows=(new_row(0, (10,)),), block_copies=((1, 2),))
+    with pytest.raises(NotImplementedError, match="draft tokens"):
+        runner.run(drafting)
+    assert model.events == []
+
+
+def test_an_executor_runs_until_it_is_closed():
+    executor = InProcessExecutor(make_runner(NextIdStep()))
+    handle = executor.execute(step(entry(0, 0, 1, blocks=(1,)), new_rows=(new_row(0, (10,)),)))
+    assert handle.result().sampled == (SampledRow(0, (11,)),)
+    executor.close()
+    executor.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.execute(step())
+
+
+def test_the_shape_of_a_kv_cache_is_the_models():
+    model = ModelConfig("llama", 320, 64, 128, 2, 4, 2, 16, 256, 1e-5, 1e4)
+    shape = kv_shape(model, 9)
+    assert (shape.num_layers, shape.num_blocks, shape.block_size, shape.num_kv_heads, shape.head_dim) == (
+        2,
+        9,
+        16,
+        2,
+        16,
+    )
