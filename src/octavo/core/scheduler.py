@@ -18,6 +18,7 @@ from octavo.core.messages import (
     StepStats,
 )
 from octavo.core.request import QueueKey, Request, RequestStatus
+from octavo.core.row_map import RowMap
 from octavo.core.waiting_queue import WaitingQueue
 
 MAX_PREEMPTIONS = 3  # after so many, a request is admitted only with the promise of all it can ever need
@@ -53,9 +54,7 @@ class Scheduler:
         self.num_prefix_queries = 0
         self.num_prefix_hits = 0
         self._choices_by_id: dict[str, dict[int, Request]] = {}
-        self._request_by_row: dict[int, Request] = {}
-        self._free_rows = list(range(max_num_seqs - 1, -1, -1))
-        self._freed_rows: list[int] = []
+        self._rows = RowMap(max_num_seqs)
         self._num_arrivals = 0
         self._step_id = 0
 
@@ -111,7 +110,7 @@ class Scheduler:
             if num_tokens:
                 rows.append(self._schedule_row(request, num_tokens))
                 budget -= num_tokens
-        while budget and self.waiting and self._free_rows and self.num_preemptions == num_preemptions:
+        while budget and self.waiting and self._rows.num_free and self.num_preemptions == num_preemptions:
             request = self.waiting.peek()
             if not self._admit(request):
                 break
@@ -126,7 +125,7 @@ class Scheduler:
         sampled_by_row = {sampled.row: sampled for sampled in output.sampled}
         outputs = []
         for row in scheduled.scheduled:
-            request = self._request_by_row[row.row]
+            request = self._rows[row.row]
             request.num_computed_tokens += row.num_scheduled_tokens
             sampled = sampled_by_row.get(row.row)
             if sampled is None:
@@ -192,8 +191,7 @@ class Scheduler:
         self.waiting.remove(request)
         request.fork_source = None
         request.status = RequestStatus.RUNNING
-        request.row = self._free_rows.pop()
-        self._request_by_row[request.row] = request
+        self._rows.take(request)
         insort(self.running, request, key=_queue_key)
         self.num_prefix_queries += request.num_tokens
         self.num_prefix_hits += num_hit_tokens
@@ -204,26 +202,17 @@ class Scheduler:
     def _schedule_row(self, request: Request, num_tokens: int) -> ScheduledRow:
         """Describe what the request runs in this step."""
         end = request.num_computed_tokens + num_tokens
-        num_drafts = max(0, end - request.num_tokens)
-        block_start, block_ids = request.block_table.take_change()
-        return ScheduledRow(
-            request.row,
-            request.num_computed_tokens,
-            num_tokens,
-            end >= request.num_tokens,
-            block_start,
-            block_ids,
-            request.draft_token_ids[:num_drafts],
-        )
+        is_sampled = end >= request.num_tokens
+        drafts = request.draft_token_ids[: max(0, end - request.num_tokens)]
+        start, block_ids = request.block_table.take_change()
+        return ScheduledRow(request.row, end - num_tokens, num_tokens, is_sampled, start, block_ids, drafts)
 
     def _step(self, rows: list[ScheduledRow], new_rows: list[NewRow], num_tokens: int) -> SchedulerOutput:
         """Close a step. One without tokens is not carried out, so what it would have told stays to be told."""
         if not rows:
             return SchedulerOutput(self._step_id, 0, ())
         self._step_id += 1
-        freed_rows = tuple(self._freed_rows)
-        self._freed_rows.clear()
-        copies = self.kv.take_copies()
+        freed_rows, copies = self._rows.take_freed(), self.kv.take_copies()
         return SchedulerOutput(self._step_id, num_tokens, tuple(rows), tuple(new_rows), freed_rows, copies)
 
     def _take_tokens(self, request: Request, row: ScheduledRow, sampled: SampledRow) -> RequestOutput:
@@ -282,10 +271,7 @@ class Scheduler:
         """Take back the row and the blocks."""
         self.kv.free(request)
         self.running.remove(request)
-        del self._request_by_row[request.row]
-        self._free_rows.append(request.row)
-        self._freed_rows.append(request.row)
-        request.row = -1
+        self._rows.give_back(request)
 
 
 def _queue_key(request: Request) -> QueueKey:
