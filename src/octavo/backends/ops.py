@@ -187,6 +187,8 @@ class Model(Protocol):
 class Backend(Protocol):
     """Makes weights, caches and runnable steps."""
 
+    kv_itemsize: int  # bytes of one element of K or V in a cache
+
     def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Weight:
         """Pack a parameter: [N, K] for `linear` and `embed` alike (a tied head is packed once), [N] for `rms_norm`."""
         ...
