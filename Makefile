@@ -61,7 +61,7 @@ mutants: setup ## Break the code on purpose and see that a test notices
 golden: ## Write the golden files anew, with torch and transformers in an environment of their own
 	test -x $(GOLDEN)/bin/python || $(PYTHON) -m venv $(GOLDEN)
 	$(GOLDEN)/bin/python -m pip install -q '.[golden]'
-	$(GOLDEN)/bin/python tools/make_golden.py
+	$(GOLDEN)/bin/python -m tools.make_golden
 
 format: setup ## Format the sources
 	$(BIN)/ruff check --fix $(SOURCES)
