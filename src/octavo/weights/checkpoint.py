@@ -1,0 +1,110 @@
+"""Checkpoint: a model on disk, opened; nothing of it is in memory until it is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from octavo.config import ModelConfig
+from octavo.quantization.gguf import Dequantize, dequantize
+from octavo.weights import gguf, hugging_face
+from octavo.weights.gguf_file import GGUFFile
+from octavo.weights.parameters import check_parameters
+from octavo.weights.safetensors import SafetensorsSource
+from octavo.weights.source import CheckpointError, WeightSource
+from octavo.weights.tokenizer_spec import TokenizerSpec
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_FILES = ("*.json", "*.safetensors", "*.jinja")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a model's files say, whatever their format."""
+
+    name: str  # for display: of the file without its ending, of the folder, or of the Hugging Face repository
+    config: ModelConfig
+    tensors: WeightSource
+    eos_token_ids: tuple[int, ...]  # any of them ends an answer
+    size_bytes: int  # of the files that hold the parameters
+    read_tokenizer_spec: Callable[[], TokenizerSpec]
+
+    @property
+    def tokenizer_spec(self) -> TokenizerSpec:
+        """What engine.tokenizer builds the tokenizer from; read each time, as it is large and needed once."""
+        return self.read_tokenizer_spec()
+
+
+def open_checkpoint(path: str | Path, *, dequantize: Dequantize = dequantize) -> Checkpoint:
+    """Open a .gguf file, a Hugging Face folder, or a Hugging Face repository, which is downloaded first.
+
+    `dequantize` turns the bytes of a tensor into numbers. Raises CheckpointError if there is nothing to open, or
+    nothing that octavo can run; the message says what it found, what is supported and what to do.
+    """
+    local = Path(path)
+    if local.is_file():
+        checkpoint = _open_gguf(local, dequantize)
+    elif local.is_dir():
+        checkpoint = _open_folder(local, local.resolve().name, dequantize)
+    elif isinstance(path, str) and _HUB_NAME.fullmatch(path):
+        checkpoint = _open_folder(_download(path), path, dequantize)
+    else:
+        raise CheckpointError(
+            f"there is no {path}: give a .gguf file, a Hugging Face folder or the name of a Hugging Face repository"
+        )
+    _check_config(checkpoint)
+    check_parameters(checkpoint.config, checkpoint.tensors)
+    return checkpoint
+
+
+def _open_gguf(path: Path, dequantize: Dequantize) -> Checkpoint:
+    file = GGUFFile(path)
+    config = gguf.read_config(file)
+    return Checkpoint(
+        name=path.stem,
+        config=config,
+        tensors=gguf.GGUFSource(file, config, dequantize),
+        eos_token_ids=gguf.read_eos_token_ids(file),
+        size_bytes=path.stat().st_size,
+        read_tokenizer_spec=partial(gguf.read_tokenizer_spec, file),
+    )
+
+
+def _open_folder(folder: Path, name: str, dequantize: Dequantize) -> Checkpoint:
+    if not (folder / "config.json").exists():
+        found = ", ".join(sorted(path.name for path in folder.glob("*.gguf"))) or "no .gguf file either"
+        raise CheckpointError(f"{folder} holds no config.json; to open a .gguf file, name the file itself ({found})")
+    config = hugging_face.read_config(folder)
+    files = hugging_face.weight_files(folder)
+    return Checkpoint(
+        name=name,
+        config=config,
+        tensors=SafetensorsSource(files, dequantize),
+        eos_token_ids=hugging_face.read_eos_token_ids(folder),
+        size_bytes=sum(file.stat().st_size for file in files),
+        read_tokenizer_spec=partial(hugging_face.read_tokenizer_spec, folder),
+    )
+
+
+def _download(repository: str) -> Path:
+    """The folder of a Hugging Face repository, fetched into the hub's own cache."""
+    import huggingface_hub  # takes a third of a second, which opening local files should not pay
+
+    try:
+        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(_HUB_FILES)))
+    except Exception as error:  # its errors, its HTTP client's and the system's have no base class of their own
+        raise CheckpointError(
+            f"there is no file or folder {repository}, and the Hugging Face repository of that name cannot be fetched: "
+            f"{error}; check the name and the connection, or fetch it elsewhere and give the folder"
+        ) from error
+
+
+def _check_config(checkpoint: Checkpoint) -> None:
+    config = checkpoint.config
+    if config.num_heads % config.num_kv_heads:
+        raise CheckpointError(f"{config.num_heads} heads cannot share {config.num_kv_heads} KV heads evenly")
+    if config.head_dim % 2:
+        raise CheckpointError(f"a head size of {config.head_dim} cannot be rotated: it must be even")

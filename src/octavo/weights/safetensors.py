@@ -1,0 +1,103 @@
+"""The safetensors format (github.com/huggingface/safetensors): a length, a JSON header, the tensors' bytes.
+
+Read here rather than by the safetensors package, whose numpy front has no bfloat16. A file is not to be trusted:
+every length and offset is checked against its size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from octavo.quantization.gguf import Dequantize, num_bytes
+from octavo.weights.source import CheckpointError, Float32Array
+
+_DTYPES = ("F32", "F16", "BF16")
+_MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """Where a tensor lies."""
+
+    data: mmap.mmap
+    dtype: str
+    shape: tuple[int, ...]
+    offset_bytes: int
+
+
+class SafetensorsSource:
+    """The parameters in one or several safetensors files, as a WeightSource.
+
+    Raises CheckpointError, naming the file, for one that cannot be read or contradicts itself.
+    """
+
+    def __init__(self, paths: Iterable[Path], dequantize: Dequantize) -> None:
+        self._dequantize = dequantize
+        self._tensors: dict[str, _Tensor] = {}
+        for path in paths:
+            self._tensors.update(_read_file(path))
+
+    def names(self) -> list[str]:
+        """See WeightSource."""
+        return list(self._tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See WeightSource."""
+        return self._tensor(name).shape
+
+    def load(self, name: str) -> Float32Array:
+        """See WeightSource."""
+        tensor = self._tensor(name)
+        num_elements = math.prod(tensor.shape)
+        data = np.frombuffer(tensor.data, np.uint8, num_bytes(tensor.dtype, num_elements), tensor.offset_bytes)
+        return self._dequantize(data, tensor.dtype, num_elements).reshape(tensor.shape)
+
+    def _tensor(self, name: str) -> _Tensor:
+        if name not in self._tensors:
+            raise CheckpointError(f"the checkpoint holds no parameter {name}")
+        return self._tensors[name]
+
+
+def _read_file(path: Path) -> dict[str, _Tensor]:
+    try:
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # ValueError: the file is empty
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    try:
+        header_size = int.from_bytes(data[:8], "little")
+        if header_size > min(_MAX_HEADER_BYTES, len(data) - 8):
+            raise CheckpointError(f"a header of {header_size} bytes is announced, the file has {len(data)}")
+        header = json.loads(data[8 : 8 + header_size])
+        if not isinstance(header, dict):
+            raise CheckpointError("the header is not a JSON object")
+        header.pop("__metadata__", None)
+        return {name: _read_tensor(data, 8 + header_size, name, entry) for name, entry in header.items()}
+    except (CheckpointError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON
+        raise CheckpointError(f"{path}: {error}: the file is damaged or cut short; fetch it again") from None
+
+
+def _read_tensor(data: mmap.mmap, data_start: int, name: str, entry: Any) -> _Tensor:
+    match entry:
+        case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)]}:
+            pass
+        case _:
+            raise CheckpointError(f"the entry of {name} is malformed")
+    if dtype not in _DTYPES:
+        raise CheckpointError(f"{name} has dtype {dtype}; octavo reads {', '.join(_DTYPES)}")
+    if not all(isinstance(size, int) and size > 0 for size in shape):
+        raise CheckpointError(f"{name} has shape {shape}")
+    if end - start != num_bytes(dtype, math.prod(shape)) or not 0 <= start <= end <= len(data) - data_start:
+        raise CheckpointError(f"{name} of shape {shape} and dtype {dtype} cannot lie in bytes {start} to {end}")
+    return _Tensor(data, dtype, tuple(shape), data_start + start)
