@@ -35,6 +35,8 @@ class ReferenceStep:
 class ReferenceBackend:
     """Slow and obviously right. Weights stay float32 arrays as they come; results are float32."""
 
+    kv_itemsize = 4  # float32
+
     kv_itemsize = 4
 
     def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Parameter:
