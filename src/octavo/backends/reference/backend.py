@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from octavo.backends.ops import (
     Float32Array,
+    KVCache,
     KVShape,
     Model,
     SampledBatch,
@@ -18,7 +19,7 @@ from octavo.backends.reference.sampling import sample
 class ReferenceStep:
     """A model and its cache; running it calls the model's `forward`."""
 
-    def __init__(self, model: Model, kv: ReferenceKVCache) -> None:
+    def __init__(self, model: Model, kv: KVCache) -> None:
         self._ops = ReferenceOps()
         self._model = model
         self._kv = kv
@@ -51,6 +52,6 @@ class ReferenceBackend:
         """Make a KV cache."""
         return ReferenceKVCache(shape)
 
-    def prepare(self, model: Model, kv: ReferenceKVCache) -> ReferenceStep:
+    def prepare(self, model: Model, kv: KVCache) -> ReferenceStep:
         """Make the model runnable over this cache."""
         return ReferenceStep(model, kv)
