@@ -1,0 +1,140 @@
+"""ChatTemplate: a conversation becomes a prompt, by the Jinja template that came with the model.
+
+The environment is set up as transformers does it, so that templates written for it render the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from jinja2 import Template, nodes
+from jinja2.exceptions import TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+MAX_PROMPT_CHARACTERS = 16_000_000  # no context is that long; a template in a loop would fill the memory
+
+Message = Mapping[str, Any]  # role, content, and whatever else the template reads
+
+
+class ChatTemplateError(ValueError):
+    """The conversation cannot be rendered: the message says why."""
+
+
+class ChatTemplate:
+    """A model's chat template.
+
+    `variables` are what it may refer to besides the conversation: bos_token, eos_token.
+    """
+
+    def __init__(self, source: str | None, variables: Mapping[str, str]) -> None:
+        self._source = source
+        self._variables = dict(variables)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **variables: Any,
+    ) -> str:
+        """The prompt. `add_generation_prompt` ends it where the answer is to begin.
+
+        The role "developer" is taken for "system", and content given as a list of text parts for one string, its
+        parts joined by newlines. Raises ChatTemplateError if the model has no template, if a part is not text, or
+        if the template fails on these messages or refuses them.
+        """
+        conversation = [_plain_message(message) for message in messages]
+        try:
+            chunks = self._template.generate(
+                self._variables | variables,
+                messages=conversation,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+            )
+            return _join_limited(chunks)
+        except ChatTemplateError:
+            raise
+        except TemplateError as error:
+            raise ChatTemplateError(f"the chat template cannot render these messages: {error}") from error
+        except Exception as error:  # the template's own expressions may fail in any way
+            reason = f"{type(error).__name__}: {error}"
+            raise ChatTemplateError(f"the chat template cannot render these messages: {reason}") from error
+
+    @cached_property
+    def _template(self) -> Template:
+        """Compiled when first used: a broken template should not keep the model from completing plain prompts."""
+        if self._source is None:
+            raise ChatTemplateError(
+                "this model has no chat template: use completions with a plain prompt, or a checkpoint that has one"
+            )
+        return _ENVIRONMENT.from_string(self._source)
+
+
+def _plain_message(message: Message) -> dict[str, Any]:
+    role, content = message.get("role"), message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        content = "\n".join(_part_text(part) for part in content)
+    return {**message, "role": "system" if role == "developer" else role, "content": "" if content is None else content}
+
+
+def _part_text(part: Any) -> str:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": kind}:
+            raise ChatTemplateError(f"a content part has type {kind!r}; this model reads text only")
+        case _:
+            raise ChatTemplateError(f"a content part is {part!r:.80}; it must be an object with type and text")
+
+
+def _join_limited(chunks: Any) -> str:
+    rendered: list[str] = []
+    size = 0
+    for chunk in chunks:
+        rendered.append(chunk)
+        size += len(chunk)
+        if size > MAX_PROMPT_CHARACTERS:
+            raise ChatTemplateError(f"the chat template renders more than {MAX_PROMPT_CHARACTERS} characters")
+    return "".join(rendered)
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks what an assistant said, for training; its body is rendered as if it were not there."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _raise_exception(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _strftime_now(date_format: str) -> str:
+    return datetime.now().strftime(date_format)
+
+
+def _tojson(value: Any, **options: Any) -> str:
+    """Jinja's own escapes what would be special in HTML; a prompt wants none of that."""
+    return json.dumps(value, ensure_ascii=False, **options)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
+    environment.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
+    return environment
+
+
+_ENVIRONMENT = _environment()
