@@ -1,0 +1,1 @@
+"""From text to the core and back: tokenizer, processors, memory, and the two processes."""

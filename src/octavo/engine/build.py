@@ -1,0 +1,120 @@
+"""The composition root: the one place that reads a whole EngineConfig and decides what plays together."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from octavo.backends.ops import Backend, Model
+from octavo.backends.reference.backend import ReferenceBackend
+from octavo.config import BLOCK_SIZE, EngineConfig
+from octavo.core.admission import AdmissionLimits
+from octavo.core.engine_core import EngineCore
+from octavo.core.kv_cache_manager import KVCacheManager
+from octavo.core.scheduler import Scheduler
+from octavo.engine import host
+from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
+from octavo.engine.tokenizer import Tokenizer
+from octavo.executor.in_process import InProcessExecutor
+from octavo.models.registry import build_model
+from octavo.weights.checkpoint import Checkpoint, open_checkpoint
+from octavo.worker.kv_cache import kv_shape
+from octavo.worker.model_runner import ModelRunner
+from octavo.worker.request_table import RequestTable
+
+HASH_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltEngine:
+    """An engine that is ready, and the decisions it was built with."""
+
+    core: EngineCore
+    config: EngineConfig  # resolved: no "decide for me" is left
+    limits: AdmissionLimits
+    memory: MemoryPlan
+    tokenizer: Tokenizer
+    vocab_size: int  # token ids that exist: the model's logits may be wider than the tokenizer, by padding
+
+
+def open_model(config: EngineConfig) -> Checkpoint:
+    """Open the model that the configuration names. Raises CheckpointError where there is none that octavo can run."""
+    return open_checkpoint(config.model)
+
+
+def build_engine(
+    config: EngineConfig, checkpoint: Checkpoint, on_phase: Callable[[str], None] | None = None
+) -> BuiltEngine:
+    """Load the model, plan the memory and put the engine together; `on_phase` hears what the start is busy with.
+
+    Raises ValueError, naming the flags to change, where the memory cannot serve what the configuration asks for, and
+    CheckpointError for a damaged checkpoint.
+    """
+    enter = on_phase or (lambda phase: None)
+    enter("reading the tokenizer")
+    tokenizer = Tokenizer(checkpoint.tokenizer_spec)
+    enter("loading weights")
+    num_threads = config.num_threads or host.num_usable_cpus()
+    backend = _make_backend(config.backend, num_threads)
+    model, memory = _load(config, checkpoint, backend)
+    config = config.resolve(
+        max_model_len=memory.max_model_len, num_threads=num_threads, served_model_name=checkpoint.name
+    )
+    enter("allocating the KV cache")
+    kv = backend.allocate_kv(kv_shape(checkpoint.config, memory.num_blocks))
+    enter("preparing the model")
+    table = RequestTable(max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
+    vocab_size = min(tokenizer.vocab_size, checkpoint.config.vocab_size)
+    runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
+    scheduler = _make_scheduler(config, memory)
+    core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic)
+    return BuiltEngine(core, config, scheduler.limits, memory, tokenizer, vocab_size)
+
+
+def _make_backend(name: str, num_threads: int) -> Backend:
+    if name == "reference":
+        return ReferenceBackend()
+    from octavo.backends.native.backend import NativeBackend  # not above: the reference needs no extension
+
+    return NativeBackend(num_threads)
+
+
+def _load(config: EngineConfig, checkpoint: Checkpoint, backend: Backend) -> tuple[Model, MemoryPlan]:
+    """Load the weights, and share out the memory that they leave."""
+    started_s = time.monotonic()
+    bytes_before = host.anonymous_bytes()
+    longest = checkpoint.config.max_position_embeddings
+    model = build_model(checkpoint.config, checkpoint.tensors, backend, min(config.max_model_len or longest, longest))
+    use = MemoryUse(
+        limit_bytes=host.memory_limit_bytes(),
+        weights_bytes=max(0, host.anonymous_bytes() - bytes_before),
+        activation_bytes=step_activation_bytes(
+            checkpoint.config,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+        ),
+    )
+    wishes = MemoryWishes(
+        config.max_num_seqs, config.max_model_len, config.gpu_memory_utilization, config.kv_cache_memory_bytes
+    )
+    plan = plan_memory(checkpoint.config, backend.kv_itemsize, use, wishes)
+    return model, dataclasses.replace(plan, load_s=time.monotonic() - started_s)
+
+
+def _make_scheduler(config: EngineConfig, memory: MemoryPlan) -> Scheduler:
+    kv = KVCacheManager(
+        memory.num_blocks,
+        block_size=BLOCK_SIZE,
+        enable_prefix_caching=config.enable_prefix_caching,
+        hash_key=os.urandom(HASH_KEY_BYTES),
+    )
+    return Scheduler(
+        kv,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=memory.max_model_len,
+        policy=config.scheduling_policy,
+    )

@@ -1,0 +1,220 @@
+"""LLM: a model in this process, for batches of prompts."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from octavo.config import EngineConfig
+from octavo.core.messages import EngineRequest
+from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.engine.build import build_engine, open_model
+from octavo.engine.chat_template import Message
+from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
+from octavo.engine.output_processor import OutputProcessor
+from octavo.engine.outputs import GenerationOutput
+from octavo.engine.tokenizer import Tokenizer
+
+
+class LLM:
+    """Generates text offline. One thread may use it at a time."""
+
+    def __init__(self, model: str, *, seed: int | None = 0, **options: Any) -> None:
+        """Load `model`. The options are the fields of EngineConfig, under their names.
+
+        Unlike a server's, requests without a seed repeat from run to run, unless `seed` is None. Raises TypeError for
+        an unknown option, ValueError for one out of range and CheckpointError for a model that cannot be opened.
+        """
+        known = {field.name for field in dataclasses.fields(EngineConfig)}
+        unknown = sorted(options.keys() - known)
+        if unknown:
+            raise TypeError(f"LLM does not know {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
+        config = EngineConfig(model=model, seed=seed, **options)
+        checkpoint = open_model(config)
+        self.engine = build_engine(config, checkpoint)
+        self._tokenizer = self.engine.tokenizer
+        self._input_processor = InputProcessor(
+            self._tokenizer,
+            self.engine.limits,
+            vocab_size=self.engine.vocab_size,
+            max_logprobs=config.max_logprobs,
+            eos_token_ids=checkpoint.eos_token_ids,
+            seed=seed,
+        )
+        self._output_processor = OutputProcessor(self._tokenizer)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[GenerationOutput]:
+        """Continue each prompt, and return the outputs in the order of the prompts.
+
+        A prompt is a text, a list of token ids or a PromptDict. `sampling_params` hold for all prompts, or are one
+        for each. All prompts are checked before any is run: raises ParameterError or RequestRejected. A request that
+        fails alone ends with finish_reason "error". `use_tqdm` shows progress where there is a terminal.
+        """
+        prompt_list = _prompt_list(prompts)
+        requests = [
+            self._input_processor.process(prompt, dataclasses.replace(params, output_kind=RequestOutputKind.FINAL_ONLY))
+            for prompt, params in zip(prompt_list, _params_list(sampling_params, len(prompt_list)), strict=True)
+        ]
+        with _ProgressBar(len(requests), is_shown=use_tqdm) as progress:
+            return self._run(requests, [prompt_text(prompt) for prompt in prompt_list], progress)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+        add_generation_prompt: bool = True,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[GenerationOutput]:
+        """Answer one conversation, a list of messages, or each of several. See `generate`.
+
+        Raises ChatTemplateError where the model has no chat template, or refuses the messages.
+        """
+        conversations: Any = [messages] if messages and isinstance(messages[0], Mapping) else messages
+        prompts: list[Prompt] = []
+        for conversation in conversations:
+            text = self._tokenizer.apply_chat_template(
+                conversation, add_generation_prompt=add_generation_prompt, **(chat_template_kwargs or {})
+            )
+            token_ids = self._tokenizer.encode(text, add_special_tokens=False)
+            prompts.append({"prompt": text, "prompt_token_ids": token_ids})
+        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+
+    def get_tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self._tokenizer
+
+    def close(self) -> None:
+        """Release the model and its KV cache."""
+        self.engine.core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _run(
+        self, requests: list[EngineRequest], texts: list[str | None], progress: _ProgressBar
+    ) -> list[GenerationOutput]:
+        """Step until every request has ended; whatever happens, leave none behind in the engine."""
+        core = self.engine.core
+        output_by_id: dict[str, GenerationOutput] = {}
+        try:
+            for request, text in zip(requests, texts, strict=True):
+                self._output_processor.add_request(request, text)
+                core.add_request(request)
+            with _DeferredInterrupt() as interrupt:
+                while core.has_unfinished:
+                    result = core.step()
+                    outputs, stopped = self._output_processor.process(result.outputs)
+                    for request_id, index in stopped:
+                        core.abort_request(request_id, index)
+                    output_by_id |= {output.request_id: output for output in outputs}
+                    progress.update(len(output_by_id), sum(len(output.new_token_ids) for output in result.outputs))
+                    interrupt.raise_if_pending()
+        finally:
+            for request in requests:
+                core.abort_request(request.request_id)
+                self._output_processor.forget(request.request_id)
+        return [output_by_id[request.request_id] for request in requests]
+
+
+class _DeferredInterrupt:
+    """Ctrl-C while the engine runs is noted at once and raised between two steps, where the engine's state is whole.
+
+    A program that handles SIGINT in a way of its own keeps its handler.
+    """
+
+    def __init__(self) -> None:
+        self._is_pending = False
+        self._is_installed = False
+
+    def __enter__(self) -> _DeferredInterrupt:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._note)
+            self._is_installed = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def raise_if_pending(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        if self._is_pending:
+            raise KeyboardInterrupt
+
+    def _note(self, signal_number: int, frame: FrameType | None) -> None:
+        self._is_pending = True
+
+
+class _ProgressBar:
+    """Requests done and tokens a second, on a terminal."""
+
+    def __init__(self, num_requests: int, *, is_shown: bool) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[tokens_per_s]:.1f} tokens/s"),
+            console=console,
+            disable=not (is_shown and console.is_terminal),
+        )
+        self._task = self._progress.add_task("generating", total=num_requests, tokens_per_s=0.0)
+        self._num_tokens = 0
+        self._started_s = time.monotonic()
+
+    def __enter__(self) -> _ProgressBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def update(self, num_finished: int, num_new_tokens: int) -> None:
+        """Show how many requests are done, and count the tokens of a step."""
+        self._num_tokens += num_new_tokens
+        tokens_per_s = self._num_tokens / max(time.monotonic() - self._started_s, 1e-9)
+        self._progress.update(self._task, completed=num_finished, tokens_per_s=tokens_per_s)
+
+
+def _prompt_list(prompts: Any) -> list[Prompt]:
+    """The prompts; a text, a prompt object or a list of token ids is one."""
+    is_one = isinstance(prompts, str | Mapping) or (len(prompts) > 0 and isinstance(prompts[0], int))
+    return [prompts] if is_one else list(prompts)
+
+
+def _params_list(
+    sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+) -> list[SamplingParams]:
+    """One SamplingParams for each prompt."""
+    if sampling_params is None:
+        sampling_params = SamplingParams()
+    if isinstance(sampling_params, SamplingParams):
+        return [sampling_params] * num_prompts
+    if len(sampling_params) != num_prompts:
+        raise ValueError(
+            f"{num_prompts} prompts came with {len(sampling_params)} sampling_params; give one for all, or one for each"
+        )
+    return list(sampling_params)
