@@ -53,15 +53,11 @@ def byte_tokenizer() -> Tokenizer:
 
 def byte_id(byte: int) -> int:
     """The token that stands for this byte."""
-    return byte_tokenizer().token_to_id(_character_by_byte()[byte])
+    return len(SPECIAL_TOKENS) + byte
 
 
 def _byte_alphabet() -> list[str]:
-    return [_character_by_byte()[byte] for byte in range(256)]
-
-
-def _character_by_byte() -> dict[int, str]:
-    """GPT-2's alphabet of bytes."""
+    """GPT-2's characters of the bytes 0 to 255."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+    return [chr(byte if byte in printable else 256 + others.index(byte)) for byte in range(256)]
