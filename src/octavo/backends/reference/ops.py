@@ -47,7 +47,8 @@ class ReferenceOps:
 
     def rms_norm(self, x: Float32Array, weight: Parameter, eps: float) -> Float32Array:
         """x / sqrt(mean(x^2) + eps) * weight over groups of columns."""
-        groups = x.reshape(len(x), -1, len(weight.tensor))  # [T, G, width]
+        width = len(weight.tensor)
+        groups = x.reshape(len(x), x.shape[1] // width, width)  # [T, G, width]; T may be 0
         mean_square = np.mean(groups * groups, axis=-1, keepdims=True)
         return (groups / np.sqrt(mean_square + np.float32(eps)) * weight.tensor).reshape(x.shape)
 
