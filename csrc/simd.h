@@ -1,0 +1,111 @@
+// A vector of floats as wide as the instruction set of this build, and the few functions the kernels need on it.
+//
+// Lanes are independent and all compute the same thing, so a value has the same bits in whichever lane it falls;
+// what does not fill a vector is padded, never computed by other code.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__FMA__)
+#include <immintrin.h>
+#elif defined(__ARM_FEATURE_FMA)
+#include <arm_neon.h>
+#endif
+
+namespace octavo {
+
+#if defined(__AVX512F__)
+constexpr int kWidth = 16;  // floats in a Vec
+#elif defined(__AVX__)
+constexpr int kWidth = 8;
+#else
+constexpr int kWidth = 4;  // SSE2, NEON
+#endif
+
+typedef float Vec __attribute__((vector_size(kWidth * sizeof(float))));
+typedef int32_t IntVec __attribute__((vector_size(kWidth * sizeof(int32_t))));
+
+inline Vec load(const float* from) {
+    Vec v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+inline void store(float* to, Vec v) { std::memcpy(to, &v, sizeof v); }
+
+inline Vec load_first(const float* from, int count) {
+    Vec v = {};
+    std::memcpy(&v, from, static_cast<size_t>(count) * sizeof(float));
+    return v;
+}
+
+inline void store_first(float* to, Vec v, int count) {
+    std::memcpy(to, &v, static_cast<size_t>(count) * sizeof(float));
+}
+
+// x - 0 is x for every x, -0 and NaN too, and is how GCC spells a broadcast.
+inline Vec broadcast(float x) { return x - Vec{}; }
+
+// a * b + c: rounded once where the build has the instruction, twice where it has not.
+inline Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+    return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+    return _mm256_fmadd_ps(a, b, c);
+#elif defined(__ARM_FEATURE_FMA)
+    return vfmaq_f32(c, a, b);
+#else
+    return a * b + c;
+#endif
+}
+
+inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
+
+// The lanes' sum, as a tree: halves are added until one lane is left.
+inline float sum(Vec v) {
+    float lanes[kWidth];
+    store(lanes, v);
+    for (int half = kWidth / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    return lanes[0];
+}
+
+inline float max(Vec v) {
+    float lanes[kWidth];
+    store(lanes, v);
+    for (int half = kWidth / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+    return lanes[0];
+}
+
+// e^x within 2 ulp (Cephes' expf): x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r with a polynomial for e^r.
+// 0 where the result would be below the smallest normal float, infinity where it overflows, NaN for NaN.
+inline Vec exp(Vec x) {
+    const Vec lowest = broadcast(-87.33654f), highest = broadcast(89.0f);
+    const Vec round = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+    Vec y = x > highest ? highest : x;
+    y = y < lowest ? lowest : y;
+    const Vec shifted = fma(y, broadcast(1.44269504f), round);
+    const Vec n = shifted - round;
+    Vec r = fma(n, broadcast(-0.693359375f), y);
+    r = fma(n, broadcast(2.12194440e-4f), r);
+    Vec p = broadcast(1.9875691500e-4f);
+    p = fma(p, r, broadcast(1.3981999507e-3f));
+    p = fma(p, r, broadcast(8.3334519073e-3f));
+    p = fma(p, r, broadcast(4.1665795894e-2f));
+    p = fma(p, r, broadcast(1.6666665459e-1f));
+    p = fma(p, r, broadcast(5.0000001201e-1f));
+    p = fma(p, r * r, r + 1.0f);
+    // 2^n in two factors, for n = 128 has no float of its own.
+    const IntVec whole = (IntVec)shifted - (IntVec)round;
+    const IntVec half = whole >> 1;
+    const Vec scaled = p * (Vec)((half + 127) << 23) * (Vec)((whole - half + 127) << 23);
+    return x < lowest ? Vec{} : scaled;
+}
+
+// x * sigmoid(x)
+inline Vec silu(Vec x) { return x / (1.0f + exp(-x)); }
+
+}  // namespace octavo

@@ -1,0 +1,74 @@
+// A pool of threads for loops whose turns are independent.
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace octavo {
+
+// The caller of parallel_for is one of the threads; the others spin for some microseconds after a loop, because the
+// next one usually follows at once, and then sleep: an idle pool costs nothing.
+class ThreadPool {
+  public:
+    // Throws std::invalid_argument unless num_threads is positive.
+    explicit ThreadPool(int num_threads);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+    // Calls function(i) for each i in [0, num_tasks), on any thread and in any order; returns when all have returned.
+    // The function must neither throw nor start a loop of its own. Loops of several callers run one after the other.
+    template <class Function>
+    void parallel_for(int64_t num_tasks, Function&& function) {
+        if (num_tasks <= 1 || workers_.empty()) {
+            for (int64_t i = 0; i < num_tasks; ++i) function(i);
+            return;
+        }
+        using Target = std::remove_reference_t<Function>;
+        run(num_tasks, [](const void* f, int64_t i) { (*static_cast<const Target*>(f))(i); }, &function);
+    }
+
+    // Calls function(begin, end) for ranges that cover [0, count) once, each of at least min_range but the last.
+    template <class Function>
+    void parallel_ranges(int64_t count, int64_t min_range, Function&& function) {
+        const int64_t most = 4 * static_cast<int64_t>(num_threads());  // some slack, for threads that are late
+        const int64_t range = std::max({min_range, (count + most - 1) / most, int64_t{1}});
+        parallel_for((count + range - 1) / range,
+                     [&](int64_t i) { function(i * range, std::min(count, (i + 1) * range)); });
+    }
+
+  private:
+    using Task = void (*)(const void* function, int64_t i);
+
+    void run(int64_t num_tasks, Task task, const void* function);
+    void work();
+    bool wait_for_loop(uint32_t last_loop);
+    bool join(uint32_t loop);
+    void run_tasks();
+
+    // loop_ is odd while a loop is open to be joined; each opening and each closing adds one.
+    alignas(64) std::atomic<uint32_t> loop_{0};
+    alignas(64) std::atomic<int64_t> next_task_{0};
+    alignas(64) std::atomic<int> num_joined_{0};  // workers that may look at the three fields below
+    Task task_ = nullptr;
+    const void* function_ = nullptr;
+    int64_t num_tasks_ = 0;
+
+    std::mutex caller_mutex_;
+    std::mutex sleep_mutex_;
+    std::condition_variable wake_;
+    std::atomic<int> num_asleep_{0};
+    std::atomic<bool> is_stopping_{false};
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace octavo
