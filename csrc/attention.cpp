@@ -1,0 +1,329 @@
+// out = softmax(scale q K^T) V, by the online softmax (Milakov & Gimelshein 2018; Dao et al. 2022).
+//
+// The keys of a sequence are cut at fixed positions, counted from 0, whatever the batch is:
+//   page    16: keys whose scores are computed side by side
+//   chunk   64: between two updates of a row's running maximum
+//   split  512: reduced on its own; a row's splits are folded together in order
+// Within these a row adds one product after the other, so it has the same bits in whichever tile of rows it is
+// computed, and whether its splits ran one after the other or on many threads.
+
+#include "attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "buffer.h"
+#include "panel.h"
+
+namespace octavo {
+namespace {
+
+constexpr int kChunk = 64;
+constexpr int kChunkPages = kChunk / kPage;
+constexpr int64_t kSplit = 512;
+constexpr int64_t kTaskRows = 48;  // at most, that share what they read of K and V
+
+struct Problem {
+    ConstMatrix q;
+    const KvLayer& kv;
+    const AttentionBatch& batch;
+    float scale;
+    Matrix out;
+
+    int64_t head_dim() const { return kv.shape.head_dim; }
+    int64_t group() const { return q.num_columns / (kv.shape.num_kv_heads * head_dim()); }  // query heads a KV head
+};
+
+// Consecutive rows of one request and one KV head; a row is a query head of a token, row / group and row % group.
+struct Task {
+    int64_t request;
+    int64_t kv_head;
+    int64_t first_row;
+    int64_t num_rows;
+    int64_t num_keys;  // seen by the last row, which sees most
+
+    int64_t num_splits() const { return (num_keys + kSplit - 1) / kSplit; }
+};
+
+// What a row knows of the keys it has seen: the largest score, the sums of exp(score - largest) over keys equal modulo
+// 16, and the sum of exp(score - largest) V.
+struct RowState {
+    float* data;
+
+    static int64_t size(const KvShape& shape) { return 2 * kPanel + shape.value_stride(); }
+    float& largest() const { return data[0]; }
+    float* sums() const { return data + kPanel; }  // [16], followed by the values
+    float* values() const { return data + 2 * kPanel; }
+};
+
+// Computes one task; a thread keeps it, and its memory, from task to task.
+class RowReducer {
+  public:
+    void start(const Problem& problem, const Task& task);
+    // The state of each row, one after the other, over the keys of one split. Needs start.
+    void reduce(int64_t split, float* states);
+    // Takes what `states` knows of a split into `totals`, which knows all splits before it. Needs start.
+    void fold(int64_t split, const float* states, float* totals) const;
+    void write(const float* totals) const;
+    float* states() { return states_.data(); }
+    float* totals() { return totals_.data(); }
+
+  private:
+    // How many keys of the chunk the row sees; none or less: it ends before.
+    int64_t num_seen(int64_t row, int64_t chunk) const { return std::min<int64_t>(kChunk, num_keys_[row] - chunk); }
+    int num_tile_rows(int64_t tile) const {
+        return static_cast<int>(std::min<int64_t>(kTileRows, task_.num_rows - tile));
+    }
+    int64_t page_id(int64_t position) const;
+    RowState state(float* states, int64_t row) const { return {states + row * state_size_}; }
+
+    template <int ROWS>
+    void score(int64_t tile, int64_t chunk);
+    void weigh(int64_t row, int64_t chunk, RowState state);
+    template <int ROWS>
+    void add_values(int64_t row, int64_t chunk, int64_t begin, int64_t end, float* states);
+
+    const Problem* problem_;
+    Task task_;
+    int64_t state_size_;
+    int64_t num_keys_[kTaskRows];
+    float scores_[kTaskRows * kChunk];  // then weights
+    Buffer queries_;                    // tiles of rows, packed [D][rows]
+    Buffer states_, totals_;
+};
+
+void RowReducer::start(const Problem& problem, const Task& task) {
+    problem_ = &problem;
+    task_ = task;
+    state_size_ = RowState::size(problem.kv.shape);
+    states_.reserve(kTaskRows * state_size_);
+    totals_.reserve(kTaskRows * state_size_);
+    const int64_t size = problem.head_dim(), group = problem.group();
+    float* queries = queries_.reserve(kTaskRows * size);
+    for (int64_t i = 0; i < task.num_rows; ++i) {
+        const int64_t row = task.first_row + i, token = problem.batch.query_start_loc[task.request] + row / group;
+        const float* q = problem.q.row(token) + (task.kv_head * group + row % group) * size;
+        num_keys_[i] = problem.batch.positions[token] + 1;
+        const int64_t tile = i / kTileRows * kTileRows, rows = num_tile_rows(tile);
+        for (int64_t d = 0; d < size; ++d) queries[tile * size + d * rows + i - tile] = problem.scale * q[d];
+    }
+}
+
+int64_t RowReducer::page_id(int64_t position) const {
+    const KvShape& shape = problem_->kv.shape;
+    const int32_t* blocks = problem_->batch.block_table + task_.request * problem_->batch.block_table_stride;
+    return blocks[position / shape.block_size] * shape.pages_per_block() + position % shape.block_size / kPage;
+}
+
+void RowReducer::reduce(int64_t split, float* states) {
+    for (int64_t row = 0; row < task_.num_rows; ++row) {
+        std::fill_n(states + row * state_size_, state_size_, 0.0f);
+        state(states, row).largest() = -std::numeric_limits<float>::infinity();
+    }
+    const int64_t end = std::min((split + 1) * kSplit, task_.num_keys);
+    for (int64_t chunk = split * kSplit; chunk < end; chunk += kChunk) {
+        for (int64_t tile = 0; tile < task_.num_rows; tile += kTileRows) {
+            const int num_rows = num_tile_rows(tile);
+            if (num_seen(tile + num_rows - 1, chunk) <= 0) continue;
+            with_rows(num_rows, [&](auto constant) {
+                constexpr int ROWS = decltype(constant)::value;
+                score<ROWS>(tile, chunk);
+                for (int64_t row = tile; row < tile + ROWS; ++row)
+                    if (num_seen(row, chunk) > 0) weigh(row, chunk, state(states, row));
+                // Together as far as the first row, which sees the least, sees; each on its own from there.
+                const int64_t together = std::max<int64_t>(0, num_seen(tile, chunk));
+                add_values<ROWS>(tile, chunk, 0, together, states);
+                for (int64_t row = tile + 1; row < tile + ROWS; ++row)
+                    add_values<1>(row, chunk, together, num_seen(row, chunk), states);
+            });
+        }
+    }
+}
+
+// Scores of a tile of rows against the pages of a chunk of which the tile sees anything.
+template <int ROWS>
+void RowReducer::score(int64_t tile, int64_t chunk) {
+    constexpr int PAGES = tile_panels(ROWS);
+    const int64_t size = problem_->head_dim(), seen = num_seen(tile + ROWS - 1, chunk);
+    const int num_pages = static_cast<int>((seen + kPage - 1) / kPage);
+    const float* queries = queries_.data() + tile * size;
+    const auto score_pages = [&](auto constant, int page) {
+        constexpr int NUM = decltype(constant)::value;
+        const float* keys[NUM];
+        for (int i = 0; i < NUM; ++i)
+            keys[i] = problem_->kv.key_page(page_id(chunk + (page + i) * kPage), task_.kv_head);
+        Vec sums[ROWS][NUM * kPanelVecs] = {};
+        multiply_panels<ROWS, NUM, 1, ROWS, 0>(queries, keys, kPage, size, sums);
+#pragma GCC unroll 16
+        for (int r = 0; r < ROWS; ++r) {
+#pragma GCC unroll 16
+            for (int c = 0; c < NUM * kPanelVecs; ++c)
+                store(scores_ + (tile + r) * kChunk + page * kPage + c * kWidth, sums[r][c]);
+        }
+    };
+    int page = 0;
+    for (; page + PAGES <= num_pages; page += PAGES) score_pages(std::integral_constant<int, PAGES>{}, page);
+    for (; page < num_pages; ++page) score_pages(std::integral_constant<int, 1>{}, page);
+}
+
+// Turns a row's scores into weights exp(score - largest), and what the row has so far into terms of a new maximum.
+void RowReducer::weigh(int64_t row, int64_t chunk, RowState state) {
+    float* scores = scores_ + row * kChunk;
+    const int64_t seen = num_seen(row, chunk), end = (seen + kPage - 1) / kPage * kPage;
+    std::fill(scores + seen, scores + end, -std::numeric_limits<float>::infinity());
+    Vec most = broadcast(state.largest());
+    for (int64_t i = 0; i < end; i += kWidth) most = max(load(scores + i), most);
+    const float largest = max(most);
+    if (largest != state.largest()) {
+        const Vec factor = exp(broadcast(state.largest()) - largest);
+        for (int64_t i = kPanel; i < state_size_; i += kWidth) store(state.data + i, load(state.data + i) * factor);
+        state.largest() = largest;
+    }
+    for (int64_t i = 0; i < end; i += kWidth) {
+        const Vec weight = exp(load(scores + i) - largest);
+        store(scores + i, weight);
+        float* total = state.sums() + i % kPanel;
+        store(total, load(total) + weight);
+    }
+}
+
+// Adds weight * V of keys [begin, end) of a chunk to ROWS rows.
+template <int ROWS>
+void RowReducer::add_values(int64_t row, int64_t chunk, int64_t begin, int64_t end, float* states) {
+    constexpr int PANELS = tile_panels(ROWS);
+    const int64_t stride = problem_->kv.shape.value_stride();
+    const auto add_panels = [&](auto constant, int64_t column) {
+        constexpr int NUM = decltype(constant)::value;
+        Vec sums[ROWS][NUM * kPanelVecs];
+        const auto at = [&](int r, int c) { return state(states, row + r).values() + column + c * kWidth; };
+        for (int r = 0; r < ROWS; ++r)
+            for (int c = 0; c < NUM * kPanelVecs; ++c) sums[r][c] = load(at(r, c));
+        for (int64_t i = begin; i < end;) {
+            const int64_t next = std::min(end, (i / kPage + 1) * kPage);
+            const float* page =
+                problem_->kv.value_page(page_id(chunk + i), task_.kv_head) + i % kPage * stride + column;
+            const float* values[NUM];
+            for (int p = 0; p < NUM; ++p) values[p] = page + p * kPanel;
+            multiply_panels<ROWS, NUM, kChunk, 1, 0>(scores_ + row * kChunk + i, values, stride, next - i, sums);
+            i = next;
+        }
+        for (int r = 0; r < ROWS; ++r)
+            for (int c = 0; c < NUM * kPanelVecs; ++c) store(at(r, c), sums[r][c]);
+    };
+    if (begin >= end) return;
+    int64_t column = 0;
+    for (; column + PANELS * kPanel <= stride; column += PANELS * kPanel)
+        add_panels(std::integral_constant<int, PANELS>{}, column);
+    for (; column < stride; column += kPanel) add_panels(std::integral_constant<int, 1>{}, column);
+}
+
+void RowReducer::fold(int64_t split, const float* states, float* totals) const {
+    for (int64_t row = 0; row < task_.num_rows; ++row) {
+        if (num_keys_[row] <= split * kSplit) continue;
+        const float* state = states + row * state_size_;
+        float* total = totals + row * state_size_;
+        if (split == 0) {
+            std::copy_n(state, state_size_, total);
+            continue;
+        }
+        const float largest = std::max(state[0], total[0]);
+        const Vec total_factor = exp(broadcast(total[0] - largest)), factor = exp(broadcast(state[0] - largest));
+        for (int64_t i = kPanel; i < state_size_; i += kWidth)
+            store(total + i, load(total + i) * total_factor + load(state + i) * factor);
+        total[0] = largest;
+    }
+}
+
+void RowReducer::write(const float* totals) const {
+    const int64_t size = problem_->head_dim(), group = problem_->group();
+    for (int64_t i = 0; i < task_.num_rows; ++i) {
+        const RowState total = state(const_cast<float*>(totals), i);
+        Vec sums = {};
+        for (int c = 0; c < kPanelVecs; ++c) sums = sums + load(total.sums() + c * kWidth);
+        const float weight = sum(sums);
+        const int64_t row = task_.first_row + i, token = problem_->batch.query_start_loc[task_.request] + row / group;
+        float* out = problem_->out.row(token) + (task_.kv_head * group + row % group) * size;
+        for (int64_t d = 0; d < size; ++d) out[d] = total.values()[d] / weight;
+    }
+}
+
+std::vector<Task> make_tasks(const Problem& problem) {
+    std::vector<Task> tasks;
+    const AttentionBatch& batch = problem.batch;
+    const int64_t group = problem.group();
+    for (int64_t request = 0; request < batch.num_reqs; ++request) {
+        const int64_t first_token = batch.query_start_loc[request];
+        const int64_t num_rows = (batch.query_start_loc[request + 1] - first_token) * group;
+        for (int64_t row = 0; row < num_rows; row += kTaskRows) {
+            const int64_t task_rows = std::min(kTaskRows, num_rows - row);
+            const int64_t num_keys = batch.positions[first_token + (row + task_rows - 1) / group] + 1;
+            for (int64_t head = 0; head < problem.kv.shape.num_kv_heads; ++head)
+                tasks.push_back({request, head, row, task_rows, num_keys});
+        }
+    }
+    // The longest first, so that no thread starts one when the others are about to finish.
+    std::stable_sort(tasks.begin(), tasks.end(),
+                     [](const Task& a, const Task& b) { return a.num_keys * a.num_rows > b.num_keys * b.num_rows; });
+    return tasks;
+}
+
+RowReducer& thread_reducer() {
+    static thread_local RowReducer reducer;
+    return reducer;
+}
+
+void run_task(const Problem& problem, const Task& task) {
+    RowReducer& reducer = thread_reducer();
+    reducer.start(problem, task);
+    for (int64_t split = 0; split < task.num_splits(); ++split) {
+        reducer.reduce(split, reducer.states());
+        reducer.fold(split, reducer.states(), reducer.totals());
+    }
+    reducer.write(reducer.totals());
+}
+
+// Each split on its own, then each task's splits together: for fewer tasks than would keep all threads busy.
+void run_splits(ThreadPool& pool, const Problem& problem, const std::vector<Task>& tasks) {
+    struct Part {
+        const Task* task;
+        int64_t split;
+        int64_t states;  // where they begin
+    };
+    std::vector<Part> parts;
+    std::vector<int64_t> first_part;
+    int64_t size = 0;
+    for (const Task& task : tasks) {
+        first_part.push_back(static_cast<int64_t>(parts.size()));
+        for (int64_t split = 0; split < task.num_splits(); ++split) {
+            parts.push_back({&task, split, size});
+            size += task.num_rows * RowState::size(problem.kv.shape);
+        }
+    }
+    static thread_local Buffer buffer;
+    float* states = buffer.reserve(size);
+    pool.parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t i) {
+        thread_reducer().start(problem, *parts[i].task);
+        thread_reducer().reduce(parts[i].split, states + parts[i].states);
+    });
+    pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
+        RowReducer& reducer = thread_reducer();
+        reducer.start(problem, tasks[i]);
+        for (int64_t split = 0; split < tasks[i].num_splits(); ++split)
+            reducer.fold(split, states + parts[first_part[i] + split].states, reducer.totals());
+        reducer.write(reducer.totals());
+    });
+}
+
+}  // namespace
+
+void attend(ThreadPool& pool, ConstMatrix q, const KvLayer& kv, const AttentionBatch& batch, float scale, Matrix out) {
+    const Problem problem{q, kv, batch, scale, out};
+    const std::vector<Task> tasks = make_tasks(problem);
+    const bool is_long = !tasks.empty() && tasks.front().num_splits() > 1;
+    if (is_long && tasks.size() < 4 * static_cast<size_t>(pool.num_threads())) return run_splits(pool, problem, tasks);
+    pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) { run_task(problem, tasks[i]); });
+}
+
+}  // namespace octavo
