@@ -1,0 +1,235 @@
+"""AsyncEngine: an engine in a process of its own. Text goes in, streams of text come out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from octavo.config import EngineConfig
+from octavo.core.admission import RequestRejected
+from octavo.core.messages import StepStats
+from octavo.core.sampling_params import SamplingParams
+from octavo.engine import wire
+from octavo.engine.core_client import CoreClient
+from octavo.engine.engine_status import EngineState, EngineStatus, EngineUnavailableError
+from octavo.engine.front import Front
+from octavo.engine.generation_stream import GenerationStream
+from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
+from octavo.engine.outputs import GenerationOutput
+from octavo.engine.tokenizer import Tokenizer
+from octavo.weights.checkpoint import open_checkpoint
+
+HEARTBEAT_S = 1.0
+MAX_SILENT_HEARTBEATS = 15
+MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
+
+logger = logging.getLogger("octavo.engine")
+
+
+class AsyncEngine:
+    """`start` it, then `submit` or `generate`; `close` it in any case.
+
+    When the engine process dies or stands still, every stream ends with EngineUnavailableError, and so does every later
+    call.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._state = EngineState.LOADING
+        self._phase = "starting the engine process"
+        self._failure = ""  # why it is dead
+        self._started_s = time.monotonic()
+        self._start_took_s: float | None = None
+        self._start_ended = asyncio.Event()  # ready or dead
+        self._stats = StepStats()
+        self._client: CoreClient | None = None
+        self._ready: wire.Ready | None = None
+        self._front: Front | None = None
+        self._num_silent_heartbeats = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start the engine process and return at once; `status` and `wait_until_ready` tell how it goes."""
+        self._client = await CoreClient.launch(self._config)
+        self._tasks = [
+            asyncio.create_task(self._receive(self._client)),
+            asyncio.create_task(self._watch(self._client)),
+        ]
+
+    async def wait_until_ready(self) -> None:
+        """Wait for the end of the start. Raises EngineUnavailableError, with the cause, if it failed."""
+        await self._start_ended.wait()
+        self.check_ready()
+
+    def check_ready(self) -> None:
+        """Raise EngineUnavailableError, which says why, unless requests are welcome."""
+        if self._state is not EngineState.READY:
+            raise EngineUnavailableError(self.status)
+
+    @property
+    def status(self) -> EngineStatus:
+        """How the engine is."""
+        elapsed_s = self._start_took_s or time.monotonic() - self._started_s
+        return EngineStatus(self._state, self._phase, elapsed_s, self._failure)
+
+    @property
+    def stats(self) -> StepStats:
+        """The state after the last step."""
+        return self._stats
+
+    @property
+    def ready(self) -> wire.Ready:
+        """The resolved configuration, limits and memory plan. Raises EngineUnavailableError until there are any."""
+        if self._ready is None:
+            raise EngineUnavailableError(self.status)
+        return self._ready
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Raises EngineUnavailableError until there is one."""
+        return self._require_front().tokenizer
+
+    @property
+    def process_id(self) -> int | None:
+        """The engine process's id; None before the start and after the end."""
+        return self._client.process_id if self._client else None
+
+    async def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+    ) -> PromptDict:
+        """The prompt of a conversation, for `submit` or `generate`; `variables` go to the template.
+
+        Raises ChatTemplateError.
+        """
+        front = self._require_front()
+        return await front.render_chat(messages, add_generation_prompt=add_generation_prompt, variables=variables or {})
+
+    async def submit(
+        self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
+    ) -> GenerationStream:
+        """Queue one request a prompt, all or none; close the stream that is returned in any case.
+
+        Raises ParameterError and RequestRejected for what cannot be served, and EngineUnavailableError.
+        """
+        self.check_ready()
+        front = self._require_front()
+        tokenized = [await front.tokenize(prompt) for prompt in prompts]
+        self.check_ready()  # tokenizing may have taken long
+        return front.submit(tokenized, params, priority=priority, cache_salt=cache_salt)
+
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
+    ) -> AsyncGenerator[GenerationOutput, None]:
+        """The outputs of one request. Cancelling or closing the generator aborts all its choices."""
+        stream = await self.submit([prompt], params, priority=priority, cache_salt=cache_salt)
+        try:
+            async for output in stream:
+                yield output
+        finally:
+            stream.close()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Take no new requests and wait for those that run. Returns whether they all ended in time."""
+        if self._state is not EngineState.DEAD:
+            self._state = EngineState.DRAINING
+        if self._front is None:
+            return True
+        try:
+            await asyncio.wait_for(self._front.wait_until_idle(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End every stream and the process. Harmless when called twice."""
+        self._die("it was closed")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _receive(self, client: CoreClient) -> None:
+        """Take what the engine process sends, until it is gone."""
+        opening = asyncio.create_task(asyncio.to_thread(_open_tokenizer, self._config.model))
+        try:
+            while (message := await client.receive()) is not None:
+                self._num_silent_heartbeats = 0
+                if isinstance(message, wire.Ready):
+                    self._enter_ready(message, client, await opening)
+                else:
+                    self._take(message, client)
+        except Exception as error:
+            logger.exception("the engine's front failed")
+            self._failure = f"{type(error).__name__}: {error}"
+        finally:
+            opening.cancel()
+        exit_status = await client.close()
+        self._die(self._failure or f"its process ended with status {exit_status}")
+
+    def _enter_ready(self, ready: wire.Ready, client: CoreClient, tokenizer: Tokenizer) -> None:
+        inputs = InputProcessor(
+            tokenizer,
+            ready.limits,
+            vocab_size=ready.vocab_size,
+            max_logprobs=ready.config.max_logprobs,
+            eos_token_ids=ready.eos_token_ids,
+            seed=ready.config.seed,
+        )
+        self._front = Front(tokenizer, inputs, client.send)
+        self._ready = ready
+        self._stats = StepStats(num_blocks=ready.limits.num_blocks, num_free_blocks=ready.limits.num_blocks)
+        self._start_took_s = time.monotonic() - self._started_s
+        if self._state is EngineState.LOADING:
+            self._state = EngineState.READY
+        self._start_ended.set()
+
+    def _take(self, message: wire.CoreMessage, client: CoreClient) -> None:
+        match message:
+            case wire.Phase(name):
+                self._phase = name
+            case wire.Outputs(outputs, stats):
+                self._stats = stats
+                self._require_front().take_outputs(outputs)
+            case wire.Rejected(request_id, code, text):
+                self._require_front().fail(request_id, RequestRejected(code, text))
+            case wire.Failed(text):
+                self._failure = text
+            case wire.Heartbeat(step_s) if step_s > MAX_STEP_S:
+                self._failure = f"a step has taken {step_s:.0f} s; at most {MAX_STEP_S:.0f} s are allowed"
+                client.kill()
+
+    async def _watch(self, client: CoreClient) -> None:
+        """Kill an engine process that stands still; `_receive` then takes it for dead like any other."""
+        while True:
+            # Counted, not timed: while this process is stopped itself, the other's silence means nothing.
+            await asyncio.sleep(HEARTBEAT_S)
+            self._num_silent_heartbeats += 1
+            if self._num_silent_heartbeats > MAX_SILENT_HEARTBEATS:
+                self._failure = f"its process gave no sign of life for {MAX_SILENT_HEARTBEATS * HEARTBEAT_S:.0f} s"
+                client.kill()
+
+    def _require_front(self) -> Front:
+        if self._front is None:
+            raise EngineUnavailableError(self.status)
+        return self._front
+
+    def _die(self, failure: str) -> None:
+        if self._state is EngineState.DEAD:
+            return
+        self._state, self._failure = EngineState.DEAD, failure
+        self._start_ended.set()
+        if self._front is not None:
+            self._front.fail_all(EngineUnavailableError(self.status))
+
+
+def _open_tokenizer(model: str) -> Tokenizer:
+    return Tokenizer(open_checkpoint(model).tokenizer_spec)

@@ -1,0 +1,133 @@
+"""The engine's own process: builds the engine, then takes requests and steps for as long as the front process lives.
+
+    python -m octavo.engine.core_process --fd N
+
+`N` is this process's end of the socket pair it shares with the front (see wire.py); the configuration comes over it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+from octavo.core.admission import RequestRejected
+from octavo.core.engine_core import EngineCore
+from octavo.core.messages import EngineRequest
+from octavo.engine import wire
+from octavo.engine.build import build_engine, open_model
+
+HEARTBEAT_S = 1.0
+
+logger = logging.getLogger("octavo.engine")
+
+
+def main() -> int:
+    """Serve the front process at the other end of `--fd`; return the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the front decides what it means
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s engine: %(message)s", stream=sys.stderr)
+    parser = argparse.ArgumentParser(prog="octavo.engine.core_process")
+    parser.add_argument("--fd", type=int, required=True, help="this process's end of the socket pair")
+    connection = socket.socket(fileno=parser.parse_args().fd)
+    return CoreProcess(wire.CoreChannel(connection)).run()
+
+
+class StartError(Exception):
+    """The engine cannot be built as asked; the message is for whoever configured it."""
+
+
+class CoreProcess:
+    """The loop around EngineCore: receive, step, send. It waits without polling while there is nothing to do."""
+
+    def __init__(self, channel: wire.CoreChannel) -> None:
+        self._channel = channel
+        self._started_s = time.monotonic()
+        self._step_started_s: float | None = None
+
+    def run(self) -> int:
+        """Serve until the front says Shutdown or is gone (0), or until the engine fails (1)."""
+        threading.Thread(target=self._watch_front, name="watch-front", daemon=True).start()
+        try:
+            core = self._build()
+            self._loop(core)
+            core.close()
+        except (EOFError, ConnectionError):
+            return 0
+        except StartError as error:
+            self._channel.send(wire.Failed(str(error)))
+            return 1
+        except Exception as error:
+            logger.exception("the engine failed")
+            self._channel.send(wire.Failed(f"{type(error).__name__}: {error}"))
+            return 1
+        return 0
+
+    def _build(self) -> EngineCore:
+        [start] = self._channel.receive(wait=True)
+        if not isinstance(start, wire.Start):
+            raise wire.WireError(f"the first message is {type(start).__name__}; it must be Start")
+        try:
+            checkpoint = open_model(start.config)
+            built = build_engine(start.config, checkpoint, on_phase=self._send_phase)
+        except (OSError, ValueError) as error:
+            raise StartError(str(error)) from error
+        self._channel.send(
+            wire.Ready(
+                limits=built.limits,
+                config=built.config,
+                memory=built.memory,
+                vocab_size=built.vocab_size,
+                eos_token_ids=checkpoint.eos_token_ids,
+            )
+        )
+        return built.core
+
+    def _loop(self, core: EngineCore) -> None:
+        while True:
+            for message in self._channel.receive(wait=not core.has_unfinished):
+                match message:
+                    case wire.Add(request):
+                        self._add(core, request)
+                    case wire.Abort(request_id, index):
+                        core.abort_request(request_id, index)
+                    case wire.Shutdown():
+                        return
+                    case wire.Start():
+                        raise wire.WireError("a second Start; the engine is built once")
+            if core.has_unfinished:
+                self._step(core)
+
+    def _add(self, core: EngineCore, request: EngineRequest) -> None:
+        try:
+            core.add_request(request)
+        except RequestRejected as rejection:
+            self._channel.send(wire.Rejected(request.request_id, rejection.code, str(rejection)))
+
+    def _step(self, core: EngineCore) -> None:
+        self._step_started_s = time.monotonic()
+        result = core.step()
+        self._step_started_s = None
+        self._channel.send(wire.Outputs(result.outputs, result.stats))
+
+    def _send_phase(self, name: str) -> None:
+        self._channel.send(wire.Phase(name, time.monotonic() - self._started_s))
+
+    def _watch_front(self) -> None:
+        """Tell the front that this process lives; leave when the front is gone, whatever the loop is busy with."""
+        try:
+            while not self._channel.wait_for_front_to_leave(HEARTBEAT_S):
+                started_s = self._step_started_s
+                step_s = 0.0 if started_s is None else time.monotonic() - started_s
+                self._channel.send(wire.Heartbeat(step_s))
+        except OSError:
+            pass  # the front left while this was being sent
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

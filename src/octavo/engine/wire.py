@@ -1,0 +1,185 @@
+"""What the front process and the engine process say to each other, and how it is put into bytes.
+
+A frame is a length (4 bytes, little-endian) and that many bytes of msgpack. The two ends share a socket pair, which has
+no name: nobody else can connect, and an end of file means that the other process is gone. Decoding is typed, so a frame
+becomes one of the messages below or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import threading
+from typing import TypeVar
+
+import msgspec
+
+from octavo.config import EngineConfig
+from octavo.core.admission import AdmissionLimits
+from octavo.core.messages import EngineRequest, RequestOutput, StepStats
+from octavo.engine.memory import MemoryPlan
+
+MAX_FRAME_BYTES = 64 << 20  # a prompt of a million tokens takes 5 MB
+LENGTH_BYTES = 4
+RECEIVE_BYTES = 1 << 16
+
+
+class WireError(Exception):
+    """A frame that is too large or is no message."""
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: the first message, what engine to build."""
+
+    config: EngineConfig
+
+
+class Add(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: serve this request."""
+
+    request: EngineRequest
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: stop the request, or only its choice `index`. Unknown ones are ignored."""
+
+    request_id: str
+    index: int | None = None
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: leave."""
+
+
+class Phase(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: what the start is busy with."""
+
+    name: str
+    elapsed_s: float  # since the process began
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: requests are welcome. `config` is resolved: no "decide for me" is left in it."""
+
+    limits: AdmissionLimits
+    config: EngineConfig
+    memory: MemoryPlan
+    vocab_size: int  # token ids that exist
+    eos_token_ids: tuple[int, ...]
+
+
+class Outputs(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: what one step brought."""
+
+    outputs: tuple[RequestOutput, ...]
+    stats: StepStats
+
+
+class Rejected(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: the request cannot be served; `code` is that of RequestRejected."""
+
+    request_id: str
+    code: str
+    message: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: the engine cannot go on; the process leaves after this."""
+
+    message: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: the process is alive, and its loop has been in the same step for `step_s` (0: between steps)."""
+
+    step_s: float
+
+
+FrontMessage = Start | Add | Abort | Shutdown
+CoreMessage = Phase | Ready | Outputs | Rejected | Failed | Heartbeat
+
+Message = TypeVar("Message")
+
+_encoder = msgspec.msgpack.Encoder()
+_front_decoder: msgspec.msgpack.Decoder[FrontMessage] = msgspec.msgpack.Decoder(FrontMessage)
+_core_decoder: msgspec.msgpack.Decoder[CoreMessage] = msgspec.msgpack.Decoder(CoreMessage)
+
+
+def encode_frame(message: FrontMessage | CoreMessage) -> bytes:
+    """The frame of a message. Raises WireError if it would be larger than MAX_FRAME_BYTES."""
+    payload = _encoder.encode(message)
+    _check_length(len(payload))
+    return len(payload).to_bytes(LENGTH_BYTES, "little") + payload
+
+
+async def read_core_message(reader: asyncio.StreamReader) -> CoreMessage | None:
+    """The next message of the engine process; None when it is gone. Raises WireError for anything else."""
+    try:
+        num_bytes = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "little")
+        _check_length(num_bytes)
+        return _decode(_core_decoder, await reader.readexactly(num_bytes))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+
+
+class CoreChannel:
+    """The engine process's end of the socket pair: one thread reads, any may write."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = bytearray()
+        self._send_lock = threading.Lock()
+
+    def send(self, message: CoreMessage) -> None:
+        """Write the message, waiting while the socket is full. Raises OSError when the front process is gone."""
+        frame = encode_frame(message)
+        with self._send_lock:
+            self._connection.sendall(frame)
+
+    def receive(self, *, wait: bool) -> list[FrontMessage]:
+        """Every message that has arrived; with `wait` at least one.
+
+        Raises EOFError when the front process is gone.
+        """
+        messages: list[FrontMessage] = []
+        while self._is_readable(timeout_s=None if wait and not messages else 0.0):
+            chunk = self._connection.recv(RECEIVE_BYTES)
+            if not chunk:
+                raise EOFError("the front process is gone")
+            self._received += chunk
+            messages += self._whole_messages()
+        return messages
+
+    def wait_for_front_to_leave(self, timeout_s: float) -> bool:
+        """Whether the front process closed its end within `timeout_s`. Reads nothing, so any thread may call it."""
+        poll = select.poll()
+        poll.register(self._connection, 0)  # no event asked for: only the hang-up is reported
+        return bool(poll.poll(timeout_s * 1000))
+
+    def _is_readable(self, timeout_s: float | None) -> bool:
+        return bool(select.select([self._connection], [], [], timeout_s)[0])
+
+    def _whole_messages(self) -> list[FrontMessage]:
+        messages = []
+        while len(self._received) >= LENGTH_BYTES:
+            num_bytes = int.from_bytes(self._received[:LENGTH_BYTES], "little")
+            _check_length(num_bytes)
+            end = LENGTH_BYTES + num_bytes
+            if len(self._received) < end:
+                break
+            messages.append(_decode(_front_decoder, bytes(self._received[LENGTH_BYTES:end])))
+            del self._received[:end]
+        return messages
+
+
+def _check_length(num_bytes: int) -> None:
+    if num_bytes > MAX_FRAME_BYTES:
+        raise WireError(f"a frame of {num_bytes} bytes; at most {MAX_FRAME_BYTES} are allowed: send a shorter prompt")
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Message], payload: bytes) -> Message:
+    try:
+        return decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise WireError(f"a frame of {len(payload)} bytes is no message: {error}") from error
