@@ -1,21 +1,27 @@
-"""A model to build engines from, and its tokenizer."""
+"""Small tokenizers for the tests of the engine."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from octavo.engine.tokenizer import Tokenizer
-from octavo.weights.checkpoint import open_checkpoint
-from tests.engine.tiny_model import write_tiny_model
+from tests.engine.small_tokenizers import byte_level_tokenizer, gguf_tokenizer, sentencepiece_metadata
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+def byte_level(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Byte-level BPE, read from a tokenizer.json."""
+    return byte_level_tokenizer(tmp_path_factory.mktemp("byte_level"))
 
 
 @pytest.fixture(scope="session")
-def tiny_tokenizer(tiny_model: Path) -> Tokenizer:
-    return Tokenizer(open_checkpoint(tiny_model).tokenizer_spec)
+def sentencepiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """SentencePiece BPE with byte fallback, read from GGUF; text begins with its BOS token."""
+    return gguf_tokenizer(tmp_path_factory.mktemp("sentencepiece"), sentencepiece_metadata())
+
+
+@pytest.fixture(params=["byte_level", "sentencepiece"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    """Each of the two."""
+    found: Tokenizer = request.getfixturevalue(request.param)
+    return found

@@ -88,7 +88,7 @@ def _part_text(part: Any) -> str:
     match part:
         case {"type": "text", "text": str(text)}:
             return text
-        case {"type": kind}:
+        case {"type": kind} if kind != "text":
             raise ChatTemplateError(f"a content part has type {kind!r}; this model reads text only")
         case _:
             raise ChatTemplateError(f"a content part is {part!r:.80}; it must be an object with type and text")

@@ -1,0 +1,124 @@
+"""ChatTemplate: rendered as transformers renders, refused with one clear error."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from octavo.engine import chat_template
+from octavo.engine.chat_template import ChatTemplate, ChatTemplateError
+
+SHOW_MESSAGES = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+
+
+def render(source: str | None, messages: list[dict[str, Any]] | None = None, **options: Any) -> str:
+    template = ChatTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"})
+    return template.render([{"role": "user", "content": "hi"}] if messages is None else messages, **options)
+
+
+def test_special_tokens_tools_and_variables_are_there() -> None:
+    source = "{{ bos_token }}{{ tools[0].name }}{{ enable_thinking }}{{ add_generation_prompt }}{{ eos_token }}"
+    assert render(source, tools=[{"name": "search"}], enable_thinking=False) == "<s>searchFalseTrue</s>"
+    assert render("{{ add_generation_prompt }}{{ tools }}", add_generation_prompt=False) == "FalseNone"
+
+
+def test_block_lines_leave_no_trace() -> None:
+    assert (
+        render("{% for m in messages %}\n    {% if true %}\n{{ m.role }}\n    {% endif %}\n{% endfor %}\n") == "user\n"
+    )
+
+
+def test_loop_controls() -> None:
+    assert (
+        render(
+            "{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}"
+            "{{ i }}{% endfor %}"
+        )
+        == "02"
+    )
+
+
+def test_tojson_keeps_characters_as_they_are() -> None:
+    value = {"k": "안녕 <&'>"}
+    assert render("{{ v | tojson }}", v=value) == '{"k": "안녕 <&\'>"}'
+    assert render("{{ v | tojson(indent=2) }}", v={"a": 1}) == '{\n  "a": 1\n}'
+
+
+def test_generation_tag_renders_its_body() -> None:
+    assert render("a{% generation %}{{ messages[0].content }}{% endgeneration %}b") == "ahib"
+
+
+def test_strftime_now() -> None:
+    assert render("{{ strftime_now('%Y') }}") in {str(datetime.now().year), str(datetime.now().year - 1)}
+
+
+def test_the_template_may_refuse() -> None:
+    with pytest.raises(ChatTemplateError, match="cannot render these messages: roles must alternate"):
+        render("{{ raise_exception('roles must alternate') }}")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{% if %}", "Expected an expression"),
+        ("{{ messages[7].content.x }}", "no element 7"),
+        ("{{ 'a' + 1 }}", "TypeError"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ messages.append(1) }}", "unsafe"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+        ("{% include 'x' %}", "no loader"),
+    ],
+)
+def test_a_failing_template_is_one_clear_error(source: str, reason: str) -> None:
+    with pytest.raises(ChatTemplateError, match=reason):
+        render(source)
+
+
+def test_a_prompt_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_template, "MAX_PROMPT_CHARACTERS", 1000)
+    assert len(render("{% for i in range(1000) %}x{% endfor %}")) == 1000
+    with pytest.raises(ChatTemplateError, match="more than 1000 characters"):
+        render("{% for i in range(1001) %}x{% endfor %}")
+
+
+def test_without_a_template_the_remedy_is_named() -> None:
+    with pytest.raises(ChatTemplateError, match="no chat template: use completions"):
+        render(None)
+
+
+def test_developer_is_system() -> None:
+    assert render(SHOW_MESSAGES, [{"role": "developer", "content": "be brief"}]) == "[system:be brief]"
+
+
+def test_content_in_parts_becomes_one_string() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    assert render(SHOW_MESSAGES, [{"role": "user", "content": parts}]) == "[user:one\ntwo]"
+    assert render(SHOW_MESSAGES, [{"role": "user", "content": []}]) == "[user:]"
+
+
+@pytest.mark.parametrize("message", [{"role": "assistant", "content": None}, {"role": "assistant"}])
+def test_absent_content_is_empty(message: dict[str, Any]) -> None:
+    assert render(SHOW_MESSAGES, [message]) == "[assistant:]"
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"type": "image_url", "image_url": {"url": "x"}}, "type 'image_url'; this model reads text only"),
+        ({"type": "text"}, "must be an object with type and text"),
+        ({"type": "text", "text": 5}, "must be an object with type and text"),
+        ("text", "must be an object with type and text"),
+    ],
+)
+def test_parts_that_are_not_text_are_named(part: Any, reason: str) -> None:
+    with pytest.raises(ChatTemplateError, match=reason):
+        render(SHOW_MESSAGES, [{"role": "user", "content": [part]}])
+
+
+def test_messages_are_not_changed() -> None:
+    messages: list[dict[str, Any]] = [{"role": "developer", "content": [{"type": "text", "text": "a"}]}]
+    render(SHOW_MESSAGES, messages)
+    assert messages == [{"role": "developer", "content": [{"type": "text", "text": "a"}]}]
