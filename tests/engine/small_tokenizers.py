@@ -26,7 +26,8 @@ _CORPUS = [
 
 # In order of falling score.
 SENTENCEPIECE_PIECES = [
-    *"▁t he ▁the in er ll ▁a re hello llo ▁he ▁hello ▁there th ▁in ▁▁ ▁▁▁▁ 안녕 nn ee nnn een".split(),
+    *("▁t", "he", "▁the", "in", "er", "ll", "▁a", "re", "hello", "llo", "▁he", "▁hello", "▁there"),
+    *("th", "▁in", "▁▁", "▁▁▁▁", "안녕", "nn", "ee", "nnn", "een"),
     *"▁abcdefghilmnorstuwxyz.,!éü안녕",
 ]
 
