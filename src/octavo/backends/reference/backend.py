@@ -38,8 +38,6 @@ class ReferenceBackend:
 
     kv_itemsize = 4  # float32
 
-    kv_itemsize = 4
-
     def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Parameter:
         """Keep a parameter."""
         return Parameter(tensor, bias)
