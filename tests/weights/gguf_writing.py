@@ -14,10 +14,10 @@ Tensor = np.ndarray | tuple[np.ndarray, gguf.GGMLQuantizationType]
 
 
 def write_gguf(path: Path, metadata: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> Path:
-    """Write the file; whole numbers become uint32, other numbers float32. Returns the path."""
+    """Write the file; whole numbers become uint32, other numbers float32, None is left out. Returns the path."""
     writer = gguf.GGUFWriter(path, metadata.get("general.architecture", "llama"))
     for key, value in metadata.items():
-        if key == "general.architecture":
+        if key == "general.architecture" or value is None:
             continue
         if isinstance(value, bool):
             writer.add_bool(key, value)

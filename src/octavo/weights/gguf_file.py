@@ -101,6 +101,9 @@ class GGUFFile:
         if not isinstance(alignment, int) or alignment < 8 or alignment % 8:
             raise CheckpointError(f"general.alignment is {alignment!r}; it must be a multiple of 8")
         data_start = -(-cursor.offset // alignment) * alignment
+        for name, (_, _, offset) in infos.items():
+            if offset % alignment:
+                raise CheckpointError(f"tensor {name} begins at {offset}, not a multiple of {alignment}: damaged")
         return {name: self._place(name, *info, data_start) for name, info in infos.items()}
 
     def _place(self, name: str, type_id: int, shape: tuple[int, ...], offset: int, data_start: int) -> GGUFTensor:
