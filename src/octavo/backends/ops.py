@@ -40,7 +40,7 @@ class StepBatch:
     query_start_loc: Int32Array  # [R + 1] first token of each request; the last entry is T
     seq_lens: Int32Array  # [R] tokens of each sequence whose KV exists once this step has written its own
     block_table: Int32Array  # [R, max blocks] block ids of each sequence, in order; unused entries arbitrary
-    logits_rows: Int32Array  # [S] which of the T tokens need logits
+    logits_rows: Int32Array  # [S] which of the T tokens need logits; none in a step of unfinished prompts
 
     @property
     def num_tokens(self) -> int:
