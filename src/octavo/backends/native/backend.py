@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from octavo.backends.native.arrays import float_array
 from octavo.backends.native.isa import load_extension
@@ -13,6 +16,8 @@ from octavo.backends.ops import (
     KVCache,
     KVShape,
     Model,
+    SampledBatch,
+    SamplingBatch,
     StepBatch,
     Weight,
 )
@@ -21,14 +26,29 @@ from octavo.backends.ops import (
 class NativeStep:
     """A model and its cache; running it calls the model's `forward`, op by op."""
 
-    def __init__(self, ops: NativeOps, model: Model, kv: KVCache) -> None:
-        self._ops = ops
+    def __init__(self, extension: ModuleType, pool: Any, model: Model, kv: KVCache) -> None:
+        self._extension = extension
+        self._pool = pool
+        self._ops = NativeOps(extension, pool)
         self._model = model
         self._kv = kv
 
     def run(self, batch: StepBatch) -> Float32Array:
         """Run one step; write its KV and return the logits of `batch.logits_rows`, [S, V]."""
         return self._model.forward(self._ops, batch, self._kv)
+
+    def sample(self, logits: Float32Array, sampling: SamplingBatch) -> SampledBatch:
+        """Choose one token a row, without sorting the vocabulary; what is undefined is NaN, 0 or -1."""
+        num_rows, k = len(logits), max([0, *sampling.num_logprobs.tolist()])
+        sampled = SampledBatch(
+            token_ids=np.empty(num_rows, np.int32),
+            logprob=np.full(num_rows, np.nan, np.float32),
+            rank=np.zeros(num_rows, np.int32),
+            top_ids=np.full((num_rows, k), -1, np.int32),
+            top_logprobs=np.full((num_rows, k), np.nan, np.float32),
+        )
+        self._extension.sample(self._pool, logits, sampling, sampled)
+        return sampled
 
 
 class NativeBackend:
@@ -63,4 +83,4 @@ class NativeBackend:
 
     def prepare(self, model: Model, kv: KVCache) -> NativeStep:
         """Make the model runnable over this cache."""
-        return NativeStep(NativeOps(self._extension, self._pool), model, kv)
+        return NativeStep(self._extension, self._pool, model, kv)
