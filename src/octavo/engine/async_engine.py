@@ -22,8 +22,7 @@ from octavo.engine.outputs import GenerationOutput
 from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
 
-HEARTBEAT_S = 1.0
-MAX_SILENT_HEARTBEATS = 15
+MAX_SILENT_HEARTBEATS = 6
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
 
 logger = logging.getLogger("octavo.engine")
@@ -154,6 +153,8 @@ class AsyncEngine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._client is not None:
+            if self._ready is None:
+                self._client.kill()  # it listens only once it is ready
             await self._client.close()
             self._client = None
 
@@ -211,10 +212,10 @@ class AsyncEngine:
         """Kill an engine process that stands still; `_receive` then takes it for dead like any other."""
         while True:
             # Counted, not timed: while this process is stopped itself, the other's silence means nothing.
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(wire.HEARTBEAT_S)
             self._num_silent_heartbeats += 1
             if self._num_silent_heartbeats > MAX_SILENT_HEARTBEATS:
-                self._failure = f"its process gave no sign of life for {MAX_SILENT_HEARTBEATS * HEARTBEAT_S:.0f} s"
+                self._failure = f"its process gave no sign of life for {MAX_SILENT_HEARTBEATS * wire.HEARTBEAT_S:.0f} s"
                 client.kill()
 
     def _require_front(self) -> Front:

@@ -34,7 +34,7 @@ class CoreClient:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
             )
-        reader, writer = await asyncio.open_connection(sock=ours)
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
         client = cls(process, reader, writer)
         client.send(wire.Start(config))
         return client

@@ -21,8 +21,7 @@ from octavo.core.engine_core import EngineCore
 from octavo.core.messages import EngineRequest
 from octavo.engine import wire
 from octavo.engine.build import build_engine, open_model
-
-HEARTBEAT_S = 1.0
+from octavo.weights.source import CheckpointError
 
 logger = logging.getLogger("octavo.engine")
 
@@ -74,7 +73,7 @@ class CoreProcess:
         try:
             checkpoint = open_model(start.config)
             built = build_engine(start.config, checkpoint, on_phase=self._send_phase)
-        except (OSError, ValueError) as error:
+        except (CheckpointError, OSError, ValueError) as error:
             raise StartError(str(error)) from error
         self._channel.send(
             wire.Ready(
@@ -120,7 +119,7 @@ class CoreProcess:
     def _watch_front(self) -> None:
         """Tell the front that this process lives; leave when the front is gone, whatever the loop is busy with."""
         try:
-            while not self._channel.wait_for_front_to_leave(HEARTBEAT_S):
+            while not self._channel.wait_for_front_to_leave(wire.HEARTBEAT_S):
                 started_s = self._step_started_s
                 step_s = 0.0 if started_s is None else time.monotonic() - started_s
                 self._channel.send(wire.Heartbeat(step_s))

@@ -22,6 +22,7 @@ from octavo.engine.memory import MemoryPlan
 
 MAX_FRAME_BYTES = 64 << 20  # a prompt of a million tokens takes 5 MB
 LENGTH_BYTES = 4
+HEARTBEAT_S = 2.0  # between two signs of life of the engine process
 RECEIVE_BYTES = 1 << 16
 
 

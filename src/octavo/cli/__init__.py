@@ -1,0 +1,24 @@
+"""The terminal commands; `octavo --help` lists them."""
+
+from __future__ import annotations
+
+import typer
+
+from octavo.cli.chat import ChatOptions, chat
+from octavo.cli.generate import GenerateOptions, generate
+from octavo.cli.options import command
+from octavo.cli.serve import ServeOptions, serve
+
+
+def main() -> None:
+    """Run the command that the command line names."""
+    app = typer.Typer(
+        help="Serve large language models. The same request gives the same bytes, whoever else is being served.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.command("serve")(command(ServeOptions, serve))
+    app.command("generate")(command(GenerateOptions, generate))
+    app.command("chat")(command(ChatOptions, chat))
+    app()

@@ -1,0 +1,104 @@
+"""The options of a command are a dataclass: what the command line may say, with its help."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from octavo.config import EngineConfig
+    from octavo.core.sampling_params import SamplingParams
+
+Options = TypeVar("Options")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What every command that runs a model can be told about the engine. The names are those of EngineConfig."""
+
+    model: Annotated[str, typer.Argument(help="A .gguf file, a Hugging Face folder or a repository name.")]
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Tokens of prompt and output together; by default as many as fit into memory.")
+    ] = None
+    max_num_seqs: Annotated[int, typer.Option(help="Requests that run at once.")] = 64
+    max_num_batched_tokens: Annotated[int, typer.Option(help="Tokens computed in one step, over all requests.")] = 512
+    gpu_memory_utilization: Annotated[
+        float | None, typer.Option(help="Share of the device's memory (on a CPU: of the machine's) to use.")
+    ] = None
+    kv_cache_memory_bytes: Annotated[
+        int | None, typer.Option(help="Size of the KV cache; overrides --gpu-memory-utilization.")
+    ] = None
+    enable_prefix_caching: Annotated[
+        bool,
+        typer.Option("--enable-prefix-caching/--no-enable-prefix-caching", help="Reuse the KV of shared prefixes."),
+    ] = True
+    scheduling_policy: Annotated[str, typer.Option(help="fcfs, or priority: smaller values first.")] = "fcfs"
+    backend: Annotated[str, typer.Option(help="native, or reference: slow and obviously right.")] = "native"
+    num_threads: Annotated[
+        int | None, typer.Option(help="Kernel threads; by default the CPUs this process may use.")
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Where requests without a seed get theirs from; by default fresh randomness.")
+    ] = None
+
+    def engine_config(self) -> EngineConfig:
+        """The configuration that these options ask for. Exits with a usage error if it is not valid."""
+        from octavo.config import EngineConfig
+
+        names = {field.name for field in dataclasses.fields(EngineConfig)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name in names}
+        try:
+            return EngineConfig(**values)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SamplingOptions(EngineOptions):
+    """What a command that generates can be told besides. The names are those of SamplingParams."""
+
+    max_tokens: Annotated[int | None, typer.Option(help="Tokens to generate; by default as many as fit.")] = None
+    temperature: Annotated[float, typer.Option(help="0 takes the most likely token every time.")] = 1.0
+    top_p: Annotated[float, typer.Option(help="Choose among the most likely tokens of this much probability.")] = 1.0
+    top_k: Annotated[int, typer.Option(help="Choose among this many most likely tokens; 0: all.")] = 0
+
+    def sampling_params(self) -> SamplingParams:
+        """The parameters that these options ask for. Exits with a usage error if they are not valid."""
+        from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+
+        try:
+            return SamplingParams(
+                max_tokens=self.max_tokens,
+                temperature=self.temperature,
+                top_p=self.top_p,
+                top_k=self.top_k,
+                output_kind=RequestOutputKind.DELTA,
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
+def command(options_type: type[Options], run: Callable[[Options], None]) -> Callable[..., None]:
+    """`run` as typer wants a command: a function with one parameter for each field of `options_type`."""
+
+    def parse(**values: Any) -> None:
+        run(options_type(**values))
+
+    hints = get_type_hints(options_type, include_extras=True)
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=hints[field.name],
+            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+        )
+        for field in dataclasses.fields(options_type)  # type: ignore[arg-type]
+    ]
+    parse.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    parse.__annotations__ = hints
+    parse.__doc__ = run.__doc__
+    return parse

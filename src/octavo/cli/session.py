@@ -1,0 +1,82 @@
+"""Session: an engine for a command that asks one thing after the other and prints each answer as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, NamedTuple
+
+import typer
+
+from octavo.config import EngineConfig
+from octavo.core.sampling_params import SamplingParams
+from octavo.engine.async_engine import AsyncEngine
+from octavo.engine.engine_status import EngineUnavailableError
+from octavo.engine.input_processor import Prompt
+
+
+class PrintedAnswer(NamedTuple):
+    """What has been printed of an answer, and whether that is all of it."""
+
+    text: str
+    is_complete: bool
+
+
+class Session:
+    """Prints answers. The event loop runs during an answer only, where Ctrl-C stops that answer and nothing else."""
+
+    def __init__(self, engine: AsyncEngine, runner: asyncio.Runner) -> None:
+        self._engine = engine
+        self._runner = runner
+
+    def continue_prompt(self, prompt: str, params: SamplingParams) -> PrintedAnswer:
+        """Print what follows the prompt."""
+        pieces: list[str] = []
+        return self._run(self._print(prompt, params, pieces), pieces)
+
+    def answer(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams) -> PrintedAnswer:
+        """Print the next turn of the conversation."""
+        pieces: list[str] = []
+        return self._run(self._print_turn(messages, params, pieces), pieces)
+
+    def _run(self, printing: Coroutine[Any, Any, None], pieces: list[str]) -> PrintedAnswer:
+        is_complete = True
+        try:
+            self._runner.run(printing)
+        except KeyboardInterrupt:
+            is_complete = False
+        print()
+        return PrintedAnswer("".join(pieces), is_complete)
+
+    async def _print_turn(
+        self, messages: Sequence[Mapping[str, Any]], params: SamplingParams, pieces: list[str]
+    ) -> None:
+        await self._print(await self._engine.render_chat(messages), params, pieces)
+
+    async def _print(self, prompt: Prompt, params: SamplingParams, pieces: list[str]) -> None:
+        async with aclosing(self._engine.generate(prompt, params)) as outputs:
+            async for output in outputs:
+                for choice in output.outputs:
+                    print(choice.text, end="", flush=True)
+                    pieces.append(choice.text)
+
+
+@contextmanager
+def open_session(config: EngineConfig) -> Iterator[Session]:
+    """Start an engine and end it. Exits with one line and status 1 for what it refuses or cannot do."""
+    with asyncio.Runner() as runner:
+        engine = AsyncEngine(config)
+        try:
+            runner.run(_start(engine))
+            yield Session(engine, runner)
+        except (ValueError, EngineUnavailableError) as error:
+            typer.echo(f"octavo: {error}", err=True)
+            raise typer.Exit(1) from None
+        finally:
+            runner.run(engine.close())
+
+
+async def _start(engine: AsyncEngine) -> None:
+    await engine.start()
+    await engine.wait_until_ready()

@@ -1,0 +1,55 @@
+"""What every exchange gets, whatever its route: an x-request-id, a line in the log, an error body if all else fails."""
+
+from __future__ import annotations
+
+import logging
+import time
+from urllib.parse import quote
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from octavo.server.errors import as_api_error
+
+CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that left; it is only ever logged
+MAX_REQUEST_ID_CHARS = 200
+
+logger = logging.getLogger("octavo.access")
+
+
+class AccessLog:
+    """ASGI middleware; the outermost, so that it sees what the client sees."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the exchange on and log how it ended."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started_s = time.monotonic()
+        # Only echoed and logged: requests are told apart by ids that the engine makes, so two may bring the same.
+        request_id = Headers(scope=scope).get("x-request-id", "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            status = CLIENT_CLOSED_REQUEST
+        except Exception as error:
+            logger.exception("%s %s failed", scope["method"], quote(scope["path"]))
+            if status:
+                raise  # half an answer is out; only closing the connection can tell the client
+            await as_api_error(error).response()(scope, receive, send_with_id)
+        elapsed_ms = (time.monotonic() - started_s) * 1000
+        logger.info("%s %s %d %.0f ms %s", scope["method"], quote(scope["path"]), status, elapsed_ms, request_id)

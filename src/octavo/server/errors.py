@@ -1,0 +1,81 @@
+"""Errors on the wire: OpenAI's envelope, with a string code, for everything that can go wrong."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from octavo.core.admission import RequestRejected
+from octavo.core.sampling_params import ParameterError
+from octavo.engine.chat_template import ChatTemplateError
+from octavo.engine.engine_status import EngineUnavailableError
+
+MAX_MESSAGE_CHARS = 1000  # a message quotes the client's value, which may be megabytes long
+RETRY_AFTER_S = 1
+TYPE_BY_STATUS = {404: "not_found_error", 429: "rate_limit_error"}
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What went wrong: all four fields are always there."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True):
+    """The whole body of an error, and the data of an error event in a stream."""
+
+    error: ErrorBody
+
+
+class ApiError(Exception):
+    """An answer that is an error. `param` names the field at fault, as a path into the request's body."""
+
+    def __init__(self, status: int, code: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+
+    @property
+    def envelope(self) -> ErrorEnvelope:
+        """The error as the client reads it."""
+        kind = TYPE_BY_STATUS.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        return ErrorEnvelope(ErrorBody(shorten(str(self), MAX_MESSAGE_CHARS), kind, self.param, self.code))
+
+    def response(self) -> Response:
+        """The error as a response. A client that is told "unavailable" is told when to come back, too."""
+        headers = {"retry-after": str(RETRY_AFTER_S)} if self.status == 503 else None
+        return Response(msgspec.json.encode(self.envelope), self.status, headers, media_type="application/json")
+
+
+def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
+    """The client's mistake in the field `param`."""
+    return ApiError(400, code, message, param)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """The answer to an exception; what nobody foresaw is a 500 without details."""
+    match error:
+        case ApiError():
+            return error
+        case ParameterError():
+            return invalid(error.param, str(error))
+        case ChatTemplateError():
+            return invalid("messages", str(error))
+        case RequestRejected():
+            return ApiError(400, error.code, str(error))
+        case EngineUnavailableError():
+            return ApiError(503, f"engine_{error.state.value}", str(error))
+        case _:
+            return ApiError(500, "internal_error", "the server failed to answer this request; its log says why")
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """`text`, its middle left out if it is longer than `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]} ... {text[-half:]}"

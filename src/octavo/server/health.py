@@ -1,0 +1,51 @@
+"""GET endpoints that say how the server is: probes, health, load, version."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+import octavo
+from octavo.engine.engine_status import EngineState
+from octavo.server.answer import json_response
+from octavo.server.serving import serving_of
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why the engine takes no requests."""
+
+    status: str
+    phase: str = ""
+    elapsed_s: float = 0.0
+    message: str = ""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """octavo's version."""
+
+    version: str
+
+
+async def get_health(request: Request) -> Response:
+    """200 and nothing while requests are welcome; else 503 and why."""
+    status = serving_of(request).engine.status
+    if status.state is EngineState.READY:
+        return Response(status_code=200)
+    health = Health(status.state.value, status.phase, round(status.elapsed_s, 3), status.message)
+    return Response(msgspec.json.encode(health), 503, media_type="application/json")
+
+
+async def get_load(request: Request) -> Response:
+    """The engine's state after its last step, as StepStats has it."""
+    return Response(msgspec.json.encode(serving_of(request).engine.stats), media_type="application/json")
+
+
+async def get_version(_: Request) -> Response:
+    """The version."""
+    return json_response(Version(octavo.__version__))
+
+
+async def get_root(_: Request) -> Response:
+    """200 for whoever only asks whether something listens."""
+    return Response(status_code=200)

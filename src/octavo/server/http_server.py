@@ -1,0 +1,99 @@
+"""HttpServer: an engine behind a listening socket, from the first connection to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import uvicorn
+
+from octavo.engine.async_engine import AsyncEngine
+from octavo.engine.engine_status import EngineState
+from octavo.server.app import create_app
+
+TICK_S = 1.0
+FLUSH_TIMEOUT_S = 5  # for responses that are complete and still on their way to the client
+
+
+class HttpServer:
+    """Serves `engine`, which nobody has started, on a socket that listens already.
+
+    The first SIGINT or SIGTERM lets running requests finish for `shutdown_timeout_s`, while new ones get 503; the
+    second ends them.
+    """
+
+    def __init__(
+        self, engine: AsyncEngine, model_names: Sequence[str], listener: socket.socket, shutdown_timeout_s: float
+    ) -> None:
+        self._engine = engine
+        self._listener = listener
+        self._shutdown_timeout_s = shutdown_timeout_s
+        config = uvicorn.Config(
+            create_app(engine, model_names),
+            http="httptools",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=FLUSH_TIMEOUT_S,
+        )
+        self._server = _Uvicorn(config)
+        self._signals: asyncio.Queue[None] = asyncio.Queue()
+
+    async def run(self, on_ready: Callable[[AsyncEngine], None]) -> None:
+        """Serve until a signal; `on_ready` is called once the engine is ready.
+
+        Raises EngineUnavailableError, with the cause, if the engine could not start or has died by then.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._signals.put_nowait, None)
+        serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
+        try:
+            await self._engine.start()
+            if await self._finish_before_signal(self._engine.wait_until_ready()):
+                on_ready(self._engine)
+                await self._signals.get()
+            if self._engine.status.state is EngineState.DEAD:
+                self._engine.check_ready()
+            await self._finish_before_signal(self._engine.drain(self._shutdown_timeout_s))
+        finally:
+            await self._engine.close()
+            self._server.stop()
+            await serving
+
+    async def _finish_before_signal(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Whether `work` came to its end; a signal cancels it."""
+        worker = asyncio.create_task(work)
+        waiter = asyncio.create_task(self._signals.get())
+        done, pending = await asyncio.wait({worker, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        if worker in done:
+            worker.result()
+        return worker in done
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn that leaves signals to us, as it would stop listening where we still want to say 503; idle, it sleeps."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Close the connections and return from `serve`."""
+        self.should_exit = True
+        self._stopped.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # which renews the Date header
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), TICK_S)

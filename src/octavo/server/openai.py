@@ -1,0 +1,70 @@
+"""What the chat and the completions endpoint have in common on the wire (OpenAI's API, with vLLM's extensions)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """How a stream reports its usage."""
+
+    include_usage: bool | None = None  # one more chunk at the end
+    continuous_usage_stats: bool | None = None  # the usage so far on each chunk
+
+
+class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a request that say how to generate. None: not given. Ranges are those of SamplingParams."""
+
+    model: str | None = None
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+    cache_salt: Annotated[str, Meta(max_length=128)] = ""
+
+
+class PromptTokensDetails(msgspec.Struct, frozen=True):
+    """Where prompt tokens came from."""
+
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens that a request took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class Model(msgspec.Struct, frozen=True, tag_field="object", tag="model"):
+    """One name the model is served under."""
+
+    id: str
+    created: int
+    max_model_len: int
+    root: str
+    owned_by: str = "octavo"
+    parent: str | None = None
+
+
+class ModelList(msgspec.Struct, frozen=True, tag_field="object", tag="list"):
+    """All names."""
+
+    data: list[Model]

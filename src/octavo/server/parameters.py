@@ -1,0 +1,83 @@
+"""From the fields of a request to SamplingParams; what octavo does not do is refused, never ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.server.errors import invalid
+from octavo.server.openai import GenerationFields
+
+# Fields that ask for something octavo does not do, and the values that ask for nothing. An answer that silently
+# disregards a constraint is worse than none.
+NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "use_beam_search": (False,),
+    "best_of": (1,),
+    "logit_bias": ({},),
+    "allowed_token_ids": (),
+    "bad_words": ([],),
+    "logits_processors": ([],),
+    "logprob_token_ids": ([],),
+    "prompt_logprobs": (),
+    "truncate_prompt_tokens": (),
+    "spaces_between_special_tokens": (True,),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
+    "thinking_token_budget": (),
+    "response_format": ({"type": "text"},),
+    "structured_outputs": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "documents": ([],),
+    "chat_template": (),
+    "continue_final_message": (False,),
+    "audio": (),
+    "modalities": (["text"],),
+    "web_search_options": (),
+    "suffix": ("",),
+    "prompt_embeds": (),
+}
+SAMPLING_FIELDS = (
+    "n",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "stop_token_ids",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "skip_special_tokens",
+    "min_tokens",
+)
+
+
+def refuse_unsupported(fields: dict[str, Any]) -> None:
+    """Raise the error for the first field that asks for what octavo does not do."""
+    for name, value in fields.items():
+        if name in NEUTRAL_VALUES and value not in NEUTRAL_VALUES[name]:
+            raise invalid(name, f"{name} is not supported; leave it out", "unsupported_parameter")
+
+
+def sampling_params(
+    body: GenerationFields, *, max_tokens: int | None, logprobs: int | None, max_model_len: int
+) -> SamplingParams:
+    """The parameters that the body asks for. Raises ParameterError or the error for a max_tokens beyond the model."""
+    if max_tokens is not None and max_tokens > max_model_len:
+        raise invalid(
+            "max_tokens",
+            f"max_tokens is {max_tokens}; this model's maximum context length is {max_model_len} tokens",
+            "context_length_exceeded",
+        )
+    given = {name: getattr(body, name) for name in SAMPLING_FIELDS if getattr(body, name) is not None}
+    kind = RequestOutputKind.DELTA if body.stream else RequestOutputKind.FINAL_ONLY
+    return SamplingParams(**given, max_tokens=max_tokens, logprobs=logprobs, output_kind=kind)

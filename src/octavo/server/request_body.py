@@ -1,0 +1,62 @@
+"""From the bytes of a request to a typed body: bounded, strict, and with one short message for each mistake."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from octavo.server.errors import ApiError, invalid
+
+MAX_BODY_BYTES = 16 << 20
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The JSON object in the request's body, its null fields left out: null means the same as absence."""
+    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise invalid(None, f"Content-Type is {media_type!r}; send application/json", "invalid_content_type")
+    body = await _read_bytes(request)
+    try:
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise invalid(None, "the body is nested too deeply", "invalid_json") from None
+    except msgspec.DecodeError as error:
+        raise invalid(None, f"the body is not valid JSON: {error}", "invalid_json") from None
+    if not isinstance(value, dict):
+        raise invalid(None, f"the body is a JSON {type(value).__name__}; send an object", "invalid_json")
+    return {name: field for name, field in value.items() if field is not None}
+
+
+def convert(fields: dict[str, Any], kind: type[Body]) -> Body:
+    """The object as a `kind`; fields that `kind` does not have are ignored, as clients send many."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        # "Expected `int`, got `str` - at `$.max_tokens`" or "Object missing required field `messages`".
+        message, _, path = str(error).partition(" - at `$")
+        param = path.strip("`").lstrip(".")
+        if missing := re.search(r"missing required field `(\w+)`", message):
+            param = f"{param}.{missing[1]}".lstrip(".")
+        raise invalid(param or None, f"{param or 'the body'}: {message}") from None
+
+
+async def _read_bytes(request: Request) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit():
+        _check_length(int(announced))
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        _check_length(len(body))
+    return bytes(body)
+
+
+def _check_length(num_bytes: int) -> None:
+    if num_bytes > MAX_BODY_BYTES:
+        message = f"the body has {num_bytes} bytes or more; at most {MAX_BODY_BYTES} are allowed"
+        raise ApiError(413, "request_too_large", message)

@@ -1,0 +1,53 @@
+"""Serving: what the handlers share: the engine, and the names its model goes by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from starlette.requests import Request
+
+from octavo.engine.async_engine import AsyncEngine
+from octavo.server.errors import ApiError
+from octavo.server.openai import Model
+
+
+class Serving:
+    """An engine under one or more model names; the first is the one that answers carry by default."""
+
+    def __init__(self, engine: AsyncEngine, model_names: Sequence[str] = ()) -> None:
+        self.engine = engine
+        self._model_names = tuple(model_names)
+        self._created = int(time.time())
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Every name. Unless told otherwise, the one that the engine found; so it must be ready."""
+        if self._model_names:
+            return self._model_names
+        config = self.engine.ready.config
+        return (config.served_model_name or config.model,)
+
+    def check_ready(self) -> None:
+        """Raise EngineUnavailableError, which says why, unless requests are welcome."""
+        self.engine.check_ready()
+
+    def model_name(self, requested: str | None) -> str:
+        """The name to answer under. Raises the error for a model that is not served."""
+        if not requested:
+            return self.model_names[0]
+        if requested not in self.model_names:
+            message = f"the model {requested!r} does not exist; served here: {', '.join(self.model_names)}"
+            raise ApiError(404, "model_not_found", message, "model")
+        return requested
+
+    def models(self) -> list[Model]:
+        """One entry a name."""
+        max_model_len = self.engine.ready.limits.max_model_len
+        return [Model(name, self._created, max_model_len, root=self.model_names[0]) for name in self.model_names]
+
+
+def serving_of(request: Request) -> Serving:
+    """The Serving of the app that the request came to."""
+    serving: Serving = request.app.state.serving
+    return serving

@@ -1,0 +1,58 @@
+"""Server-sent events: a response that streams `data:` lines for as long as the client listens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from octavo.server.disconnect import finish_or_disconnect
+from octavo.server.errors import as_api_error
+
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back until its buffer is full
+]
+DONE = b"data: [DONE]\n\n"
+
+logger = logging.getLogger("octavo.server")
+
+
+def encode_event(data: msgspec.Struct) -> bytes:
+    """One event. msgspec's JSON holds no raw newline, so that it is always one line."""
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+class EventStream:
+    """Sends each chunk as an event, at once, and `[DONE]` after the last.
+
+    An error after the headers becomes an error event. `close` ends the generation behind the chunks; it is called
+    however the stream ends, also when the client left before the first chunk.
+    """
+
+    def __init__(self, chunks: AsyncGenerator[msgspec.Struct, None], close: Callable[[], None]) -> None:
+        self._chunks = chunks
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream to the client. Raises ClientDisconnect when it leaves before the end."""
+        try:
+            await finish_or_disconnect(receive, self._send_events(send))
+        finally:
+            self._close()
+
+    async def _send_events(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        async with aclosing(self._chunks) as chunks:
+            try:
+                async for chunk in chunks:
+                    await send({"type": "http.response.body", "body": encode_event(chunk), "more_body": True})
+            except Exception as error:
+                logger.error("a stream broke off: %s: %s", type(error).__name__, error)
+                event = encode_event(as_api_error(error).envelope)
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": DONE, "more_body": False})
