@@ -38,6 +38,10 @@ class Streams:
             expected = continue_solo(request, index, max_model_len=self._max_model_len, vocab_size=self._vocab_size)
             self._streams[request.request_id, index] = Stream(request, expected)
 
+    def get(self, request_id: str, index: int = 0) -> Stream:
+        """The stream of one choice."""
+        return self._streams[request_id, index]
+
     def allow_abort(self, request_id: str, index: int | None) -> None:
         """Accept that one choice, or all, end early."""
         for (stream_id, stream_index), stream in self._streams.items():

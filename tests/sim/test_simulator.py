@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from octavo.core.messages import ScheduledRow, SchedulerOutput
+from octavo.sim.cost_model import CostModel
+from octavo.sim.engine_settings import EngineSettings
+from octavo.sim.simulator import PlainModel, SimulationReport, Simulator, StaticBatching
+from tests.core.engine_requests import make_request, make_tokens
+
+ONE_SECOND_A_STEP = CostModel(fixed_s=1.0, token_s=0.0, context_token_s=0.0)
+
+
+def test_a_step_costs_a_fixed_part_its_tokens_and_its_contexts():
+    rows = ScheduledRow(0, 10, 5, True, 0, ()), ScheduledRow(1, 0, 2, True, 0, ())
+    cost_model = CostModel(fixed_s=1.0, token_s=0.1, context_token_s=0.001)
+    assert cost_model.step_s(SchedulerOutput(1, 7, rows)) == pytest.approx(1.0 + 0.7 + 0.017)
+
+
+def test_requests_enter_when_they_arrive_and_idle_time_is_skipped():
+    simulator = Simulator(EngineSettings(num_blocks=16), PlainModel(), cost_model=ONE_SECOND_A_STEP)
+    report = simulator.run(
+        [
+            make_request("late", [1, 2], max_tokens=2, arrival_s=100.0),
+            make_request("early", [3, 4], max_tokens=3, arrival_s=5.0),
+            make_request("between", [5, 6], max_tokens=3, arrival_s=6.5),
+        ]
+    )
+    times = {name: (times.first_token_s, times.finished_s) for name, times in report.times_by_id.items()}
+    assert times == {"early": (6.0, 8.0), "between": (8.0, 10.0), "late": (101.0, 102.0)}
+    assert (report.num_steps, report.duration_s) == (7, 102.0)
+    assert (report.num_slot_steps, report.num_slot_steps_used) == (7 * 8, 3 + 3 + 2)
+
+
+def test_a_static_batch_is_closed_until_it_is_done():
+    settings = EngineSettings(num_blocks=16, max_num_seqs=2)
+    simulator = Simulator(settings, PlainModel(), cost_model=ONE_SECOND_A_STEP, batching=StaticBatching(2))
+    lens = {"a": 1, "b": 3, "c": 1}
+    report = simulator.run(make_request(name, [1], max_tokens=length) for name, length in lens.items())
+    assert {name: times.finished_s for name, times in report.times_by_id.items()} == {"a": 1.0, "b": 3.0, "c": 4.0}
+
+
+def test_all_choices_are_reported_and_the_last_one_ends_the_request():
+    simulator = Simulator(EngineSettings(num_blocks=16), PlainModel(), cost_model=ONE_SECOND_A_STEP)
+    report = simulator.run([make_request("r", make_tokens(20), n=3, max_tokens=4)])
+    assert {key: len(token_ids) for key, token_ids in report.token_ids.items()} == {("r", i): 4 for i in range(3)}
+    assert report.times_by_id["r"].first_token_s == 1.0
+    assert report.times_by_id["r"].finished_s == 5.0  # the forks begin one step behind the leader
+
+
+def test_nothing_to_serve_uses_nothing():
+    assert Simulator(EngineSettings(num_blocks=16), PlainModel()).run([]).utilization == 0.0
+    assert SimulationReport().utilization == 0.0
