@@ -19,8 +19,8 @@ def random_bytes(type_name: str, num_blocks: int) -> np.ndarray:
 def test_equals_the_gguf_package(type_name: str) -> None:
     num_blocks = 300_000 // BLOCK_FORMATS[type_name].num_elements  # more than are computed at once
     data = random_bytes(type_name, num_blocks)
+    ours = dequantize(data, type_name, num_blocks * BLOCK_FORMATS[type_name].num_elements)
     with np.errstate(all="ignore"):
-        ours = dequantize(data, type_name, num_blocks * BLOCK_FORMATS[type_name].num_elements)
         theirs = gguf.dequantize(data, gguf.GGMLQuantizationType[type_name])
     assert ours.dtype == np.float32 and ours.flags.c_contiguous
     np.testing.assert_array_equal(ours.view(np.uint32), theirs.view(np.uint32))

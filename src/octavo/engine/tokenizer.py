@@ -116,9 +116,9 @@ def _build(vocabulary: Path | GGUFVocabulary) -> tokenizers.Tokenizer:
         if isinstance(vocabulary, GGUFVocabulary):
             return build_gguf_tokenizer(vocabulary)
         tokenizer = tokenizers.Tokenizer.from_file(str(vocabulary))
-    except CheckpointError:
+    except (CheckpointError, KeyboardInterrupt):
         raise
-    except Exception as error:  # what the library raises has no class of its own
+    except BaseException as error:  # the library raises bare Exceptions, and its panics are not even those
         raise CheckpointError(f"the tokenizer cannot be built: {error}") from error
     tokenizer.no_truncation()  # left over from training, in some files
     tokenizer.no_padding()

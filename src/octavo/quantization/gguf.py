@@ -41,9 +41,10 @@ def dequantize(data: ByteArray, type_name: str, num_elements: int) -> Float32Arr
     blocks = data.view(block.layout)
     out = np.empty((len(blocks), block.num_elements), np.float32)
     step = _ELEMENTS_AT_ONCE // block.num_elements
-    for start in range(0, len(blocks), step):
-        part = slice(start, start + step)
-        out[part] = block.formula(blocks[part])
+    with np.errstate(invalid="ignore", over="ignore"):  # a damaged scale may be infinite or no number
+        for start in range(0, len(blocks), step):
+            part = slice(start, start + step)
+            out[part] = block.formula(blocks[part])
     return out.reshape(num_elements)
 
 
