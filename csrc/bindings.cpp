@@ -12,6 +12,7 @@
 
 #include "attention.h"
 #include "cpu.h"
+#include "dequantize.h"
 #include "elementwise.h"
 #include "kv_cache.h"
 #include "linear.h"
@@ -311,6 +312,19 @@ void bind_sampler(nb::module_& m) {
     m.def("philox_uniform", &philox_uniform, "seed"_a, "output_index"_a);
 }
 
+void bind_dequantize(nb::module_& m) {
+    m.def(
+        "dequantize",
+        [](ThreadPool& pool, Array1<const uint8_t> data, const std::string& type_name, Array1<float> out) {
+            const QuantFormat& format = find_quant_format(type_name);
+            const int64_t num_blocks = static_cast<int64_t>(out.size()) / format.block_size;
+            require_equal(out.size() % format.block_size, 0, "elements beyond whole blocks");
+            require_equal(data.size(), num_blocks * format.block_bytes, "bytes of data");
+            dequantize(pool, format, data.data(), num_blocks, out.data());
+        },
+        "pool"_a, "data"_a.noconvert(), "type_name"_a, "out"_a.noconvert(), kWithoutGil);
+}
+
 }  // namespace
 }  // namespace octavo
 
@@ -328,4 +342,5 @@ NB_MODULE(OCTAVO_CONCAT(_, OCTAVO_ISA), m) {
     octavo::bind_kv_cache(m);
     octavo::bind_attention(m);
     octavo::bind_sampler(m);
+    octavo::bind_dequantize(m);
 }

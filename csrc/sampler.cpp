@@ -62,14 +62,14 @@ void compute_shares(const float* logits, int64_t size, float largest, float temp
     }
 }
 
-// A share that at least k of the shares reach: the k-th largest of the maxima of as many parts.
-float reached_by(const std::vector<float>& shares, int64_t k) {
+// A logit that at least k of the logits reach: the k-th largest of the maxima of as many parts.
+float reached_by(const float* logits, int64_t size, int64_t k) {
     constexpr int64_t kPart = 64;
-    const int64_t size = shares.size(), num_parts = (size + kPart - 1) / kPart;
-    if (k > num_parts) return 0.0f;
+    const int64_t num_parts = (size + kPart - 1) / kPart;
+    if (k > num_parts) return -kInfinity;
     std::vector<float> maxima(num_parts);
     for (int64_t i = 0; i < num_parts; ++i)
-        maxima[i] = max_or_nan(shares.data() + i * kPart, std::min(kPart, size - i * kPart));
+        maxima[i] = max_or_nan(logits + i * kPart, std::min(kPart, size - i * kPart));
     std::nth_element(maxima.begin(), maxima.begin() + k - 1, maxima.end(), std::greater<>());
     return maxima[k - 1];
 }
@@ -80,10 +80,10 @@ void cut_min_p(std::vector<float>& shares, float min_p) {
 
 // Leaves the first k in Candidate's order.
 void cut_top_k(std::vector<float>& shares, const float* logits, int64_t k) {
-    const float reached = reached_by(shares, k);
+    const float reached = reached_by(logits, static_cast<int64_t>(shares.size()), k);
     Candidates candidates;
     for (size_t i = 0; i < shares.size(); ++i) {
-        if (shares[i] >= reached && shares[i] > 0) {
+        if (logits[i] >= reached && shares[i] > 0) {
             candidates.push_back({logits[i], static_cast<int32_t>(i)});
         } else {
             shares[i] = 0.0f;
@@ -138,7 +138,7 @@ void cut_top_p(std::vector<float>& shares, const float* logits, float top_p) {
         (sum_from(large, float_of(middle)) >= wanted ? enough : too_few) = middle;
     }
     const float lowest = float_of(enough);
-    // Of equal shares there may be more than are needed.
+    // Of equal shares there may be more than are needed; one token is kept in any case.
     double sum = sum_from(large, float_of(too_few));
     Candidates equals;
     for (size_t i = 0; i < shares.size(); ++i) {

@@ -1,0 +1,155 @@
+// The formats are ggml's (ggml-common.h, ggml-quants.c); d and m are halves, scale and minimum of a block:
+//
+//   Q4_0, Q5_0, Q8_0   x = d q            q signed
+//   Q4_1, Q5_1         x = d q + m        q unsigned
+//   Q4_K, Q5_K         x = d s q - m t    with a 6-bit scale s and minimum t for each 32 of 256 elements
+//   Q6_K               x = d s q          with an 8-bit scale s for each 16 of 256 elements
+//
+// In the order written, each operation rounded: the bits are those of ggml without fused multiplication.
+
+#include "dequantize.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+
+namespace octavo {
+namespace {
+
+template <class T>
+T read(const uint8_t* from) {
+    T value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+float float_of(uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// IEEE 754 binary16.
+float half(const uint8_t* from) {
+    const uint32_t bits = read<uint16_t>(from), sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+    if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);  // infinity, NaN
+    if (magnitude < 0x400) return std::copysign(static_cast<float>(magnitude) * 0x1p-24f, float_of(sign));  // subnormal
+    return float_of(sign | ((magnitude << 13) + 0x38000000));  // the exponent's bias: 127 instead of 15
+}
+
+void decode_f16(const uint8_t* block, float* out) { *out = half(block); }
+
+void decode_bf16(const uint8_t* block, float* out) { *out = float_of(uint32_t{read<uint16_t>(block)} << 16); }
+
+void decode_q8_0(const uint8_t* block, float* out) {
+    const float d = half(block);
+    for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(read<int8_t>(block + 2 + i)) * d;
+}
+
+// Of 32 elements the first half is in the low nibbles, the second in the high ones.
+int nibble(const uint8_t* nibbles, int i) { return i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4; }
+
+int fifth_bit(const uint8_t* bits, int i) { return (bits[i / 8] >> i % 8 & 1) << 4; }
+
+void decode_q4_0(const uint8_t* block, float* out) {
+    const float d = half(block);
+    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(nibble(block + 2, i) - 8);
+}
+
+void decode_q4_1(const uint8_t* block, float* out) {
+    const float d = half(block), m = half(block + 2);
+    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(nibble(block + 4, i)) + m;
+}
+
+void decode_q5_0(const uint8_t* block, float* out) {
+    const float d = half(block);
+    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>((nibble(block + 6, i) | fifth_bit(block + 2, i)) - 16);
+}
+
+void decode_q5_1(const uint8_t* block, float* out) {
+    const float d = half(block), m = half(block + 2);
+    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(nibble(block + 8, i) | fifth_bit(block + 4, i)) + m;
+}
+
+// Scale and minimum of part i, of 8, of a Q4_K or Q5_K block, six bits each. The last four parts have their high bits
+// above the six of the first four.
+struct ScaleMin {
+    int scale, minimum;
+
+    ScaleMin(const uint8_t* packed, int i) {
+        if (i < 4) {
+            scale = packed[i] & 63;
+            minimum = packed[i + 4] & 63;
+        } else {
+            scale = (packed[i + 4] & 15) | packed[i - 4] >> 6 << 4;
+            minimum = packed[i + 4] >> 4 | packed[i] >> 6 << 4;
+        }
+    }
+};
+
+// Q4_K and Q5_K differ in a fifth bit: bit p of fifth[i] belongs to element i of part p.
+void decode_parts(const uint8_t* block, const uint8_t* nibbles, const uint8_t* fifth, float* out) {
+    const float d = half(block), m = half(block + 2);
+    for (int part = 0; part < 8; ++part) {
+        const ScaleMin packed(block + 4, part);
+        const float scale = d * static_cast<float>(packed.scale), minimum = m * static_cast<float>(packed.minimum);
+        for (int i = 0; i < 32; ++i) {
+            const int high = fifth == nullptr ? 0 : (fifth[i] >> part & 1) << 4;
+            const int q = (nibbles[part / 2 * 32 + i] >> part % 2 * 4 & 15) | high;
+            out[part * 32 + i] = scale * static_cast<float>(q) - minimum;
+        }
+    }
+}
+
+void decode_q4_k(const uint8_t* block, float* out) { decode_parts(block, block + 16, nullptr, out); }
+
+void decode_q5_k(const uint8_t* block, float* out) { decode_parts(block, block + 48, block + 16, out); }
+
+void decode_q6_k(const uint8_t* block, float* out) {
+    const uint8_t *low = block, *high = block + 128, *scales = block + 192;
+    const float d = half(block + 208);
+    for (int part = 0; part < 8; ++part) {  // of 32 elements, four to a half of the block
+        const int in_half = part % 4;
+        for (int i = 0; i < 32; ++i) {
+            const int nibble = low[part / 4 * 64 + in_half % 2 * 32 + i] >> in_half / 2 * 4 & 15;
+            const int q = (nibble | (high[part / 4 * 32 + i] >> in_half * 2 & 3) << 4) - 32;
+            const float scale = d * static_cast<float>(read<int8_t>(scales + part * 2 + i / 16));
+            out[part * 32 + i] = scale * static_cast<float>(q);
+        }
+    }
+}
+
+using DecodeBlock = void(const uint8_t* block, float* out);
+
+template <int SIZE, int BYTES, DecodeBlock DECODE>
+QuantFormat make_format() {
+    return {SIZE, BYTES, [](const uint8_t* blocks, int64_t num_blocks, float* out) {
+                for (int64_t i = 0; i < num_blocks; ++i) DECODE(blocks + i * BYTES, out + i * SIZE);
+            }};
+}
+
+}  // namespace
+
+const QuantFormat& find_quant_format(const std::string& name) {
+    static const std::map<std::string, QuantFormat> format_by_name{
+        {"F16", make_format<1, 2, decode_f16>()},       {"BF16", make_format<1, 2, decode_bf16>()},
+        {"Q4_0", make_format<32, 18, decode_q4_0>()},   {"Q4_1", make_format<32, 20, decode_q4_1>()},
+        {"Q5_0", make_format<32, 22, decode_q5_0>()},   {"Q5_1", make_format<32, 24, decode_q5_1>()},
+        {"Q8_0", make_format<32, 34, decode_q8_0>()},   {"Q4_K", make_format<256, 144, decode_q4_k>()},
+        {"Q5_K", make_format<256, 176, decode_q5_k>()}, {"Q6_K", make_format<256, 210, decode_q6_k>()},
+    };
+    const auto found = format_by_name.find(name);
+    if (found != format_by_name.end()) return found->second;
+    std::string known;
+    for (const auto& [known_name, format] : format_by_name) known += (known.empty() ? "" : ", ") + known_name;
+    throw std::invalid_argument("cannot dequantize " + name + ", only " + known);
+}
+
+void dequantize(ThreadPool& pool, const QuantFormat& format, const uint8_t* blocks, int64_t num_blocks, float* out) {
+    pool.parallel_ranges(num_blocks, 65536 / format.block_size, [&](int64_t begin, int64_t end) {
+        format.decode(blocks + begin * format.block_bytes, end - begin, out + begin * format.block_size);
+    });
+}
+
+}  // namespace octavo

@@ -1,0 +1,25 @@
+// From the blocks of GGUF files to floats.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "thread_pool.h"
+
+namespace octavo {
+
+// How many elements a block holds, in how many bytes.
+struct QuantFormat {
+    int64_t block_size;
+    int64_t block_bytes;
+    void (*decode)(const uint8_t* blocks, int64_t num_blocks, float* out);
+};
+
+// By ggml's name: F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for another.
+const QuantFormat& find_quant_format(const std::string& name);
+
+// Decodes num_blocks blocks that follow each other.
+void dequantize(ThreadPool& pool, const QuantFormat& format, const uint8_t* blocks, int64_t num_blocks, float* out);
+
+}  // namespace octavo
