@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from octavo.engine.tokenizer import Tokenizer
+from octavo.weights.checkpoint import open_checkpoint
+from tests.engine.tiny_model import write_tiny_model
 from tools import fetch_model
 
 
@@ -16,3 +19,15 @@ def demo_model_path() -> Path:
     if not path.exists():
         pytest.fail(f"{path} is missing: run `make model`, or leave these tests out with `pytest -m 'not model'`")
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that answers in milliseconds."""
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_model: Path) -> Tokenizer:
+    """Its tokenizer: one token a byte."""
+    return Tokenizer(open_checkpoint(tiny_model).tokenizer_spec)
