@@ -6,7 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
-from octavo.quantization.gguf import BLOCK_FORMATS, dequantize, num_bytes
+from octavo.backends.native.dequantization import dequantize as dequantize_natively
+from octavo.quantization.gguf import BLOCK_FORMATS, dequantize, num_bytes, read_floats
 
 
 def random_bytes(type_name: str, num_blocks: int) -> np.ndarray:
@@ -24,6 +25,24 @@ def test_equals_the_gguf_package(type_name: str) -> None:
         theirs = gguf.dequantize(data, gguf.GGMLQuantizationType[type_name])
     assert ours.dtype == np.float32 and ours.flags.c_contiguous
     np.testing.assert_array_equal(ours.view(np.uint32), theirs.view(np.uint32))
+
+
+@pytest.mark.parametrize("type_name", [name for name in BLOCK_FORMATS if name != "F32"])
+def test_the_extension_equals_the_formulas(type_name: str) -> None:
+    num_blocks = 5000
+    data = random_bytes(type_name, num_blocks)
+    num_elements = num_blocks * BLOCK_FORMATS[type_name].num_elements
+    native = dequantize_natively(data, type_name, num_elements)
+    np.testing.assert_array_equal(native.view(np.uint32), dequantize(data, type_name, num_elements).view(np.uint32))
+
+
+def test_float32_is_the_data_itself_if_aligned() -> None:
+    values = np.arange(6, dtype=np.float32)
+    data = values.view(np.uint8)
+    assert np.shares_memory(read_floats(data, "F32", 6, dequantize), values)
+    shifted = np.concatenate([np.zeros(1, np.uint8), data])[1:]
+    copied = read_floats(shifted, "F32", 6, dequantize)
+    assert copied.flags.aligned and copied.tolist() == values.tolist()
 
 
 @pytest.mark.parametrize("type_name", BLOCK_FORMATS)

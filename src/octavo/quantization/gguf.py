@@ -48,6 +48,13 @@ def dequantize(data: ByteArray, type_name: str, num_elements: int) -> Float32Arr
     return out.reshape(num_elements)
 
 
+def read_floats(data: ByteArray, type_name: str, num_elements: int, dequantize: Dequantize) -> Float32Array:
+    """The numbers of a tensor. Those that are float32 already are `data` itself, without a copy if it is aligned."""
+    if type_name == "F32":
+        return np.require(data.view("<f4"), requirements="A")
+    return dequantize(data, type_name, num_elements)
+
+
 def num_bytes(type_name: str, num_elements: int) -> int:
     """How many bytes that many elements of this type take."""
     block = BLOCK_FORMATS[type_name]

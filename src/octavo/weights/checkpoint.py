@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from octavo.backends.native.dequantization import dequantize as dequantize_natively
 from octavo.config import ModelConfig
-from octavo.quantization.gguf import Dequantize, dequantize
+from octavo.quantization.gguf import Dequantize
 from octavo.weights import gguf, hugging_face
 from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.parameters import check_parameters
@@ -38,10 +39,11 @@ class Checkpoint:
         return self.read_tokenizer_spec()
 
 
-def open_checkpoint(path: str | Path, *, dequantize: Dequantize = dequantize) -> Checkpoint:
+def open_checkpoint(path: str | Path, *, dequantize: Dequantize = dequantize_natively) -> Checkpoint:
     """Open a .gguf file, a Hugging Face folder, or a Hugging Face repository, which is downloaded first.
 
-    `dequantize` turns the bytes of a tensor into numbers. Raises CheckpointError if there is nothing to open, or
+    `dequantize` turns the bytes of a tensor into numbers: the extension's by default, or the formulas in
+    octavo.quantization.gguf, which give the same bits. Raises CheckpointError if there is nothing to open, or
     nothing that octavo can run; the message says what it found, what is supported and what to do.
     """
     local = Path(path)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from octavo.config import ModelConfig
-from octavo.quantization.gguf import Dequantize
+from octavo.quantization.gguf import Dequantize, read_floats
 from octavo.weights.fields import Fields
 from octavo.weights.gguf_file import GGUFFile, GGUFTensor, StringArray
 from octavo.weights.parameters import ARCHITECTURES
@@ -64,8 +64,8 @@ class GGUFSource:
     def load(self, name: str) -> Float32Array:
         """See WeightSource."""
         tensor = self._tensor(name)
-        flat = self._dequantize(self._file.bytes_of(tensor), tensor.type_name, tensor.num_elements)
-        values = flat.reshape(tensor.shape)
+        data = self._file.bytes_of(tensor)
+        values = read_floats(data, tensor.type_name, tensor.num_elements, self._dequantize).reshape(tensor.shape)
         for projection, num_heads in self._reordered.items():
             if f".{projection}." in name:
                 return split_halves(values, num_heads)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from octavo.quantization.gguf import Dequantize, num_bytes
+from octavo.quantization.gguf import Dequantize, num_bytes, read_floats
 from octavo.weights.source import CheckpointError, Float32Array
 
 _DTYPES = ("F32", "F16", "BF16")
@@ -61,7 +61,7 @@ class SafetensorsSource:
         tensor = self._tensor(name)
         num_elements = math.prod(tensor.shape)
         data = np.frombuffer(tensor.data, np.uint8, num_bytes(tensor.dtype, num_elements), tensor.offset_bytes)
-        return self._dequantize(data, tensor.dtype, num_elements).reshape(tensor.shape)
+        return read_floats(data, tensor.dtype, num_elements, self._dequantize).reshape(tensor.shape)
 
     def _tensor(self, name: str) -> _Tensor:
         if name not in self._tensors:
