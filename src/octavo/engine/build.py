@@ -20,6 +20,7 @@ from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memor
 from octavo.engine.tokenizer import Tokenizer
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
+from octavo.quantization.gguf import dequantize
 from octavo.weights.checkpoint import Checkpoint, open_checkpoint
 from octavo.worker.kv_cache import kv_shape
 from octavo.worker.model_runner import ModelRunner
@@ -42,6 +43,8 @@ class BuiltEngine:
 
 def open_model(config: EngineConfig) -> Checkpoint:
     """Open the model that the configuration names. Raises CheckpointError where there is none that octavo can run."""
+    if config.backend == "reference":  # which is there to hunt bugs in the extension, so it does without
+        return open_checkpoint(config.model, dequantize=dequantize)
     return open_checkpoint(config.model)
 
 
