@@ -9,6 +9,8 @@ import gguf
 import numpy as np
 import pytest
 
+from octavo.backends.native import dequantization
+from octavo.quantization.gguf import dequantize
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.gguf_file import GGUFFile, StringArray
 from octavo.weights.source import CheckpointError
@@ -148,6 +150,18 @@ def test_refusals_name_what_is_wrong(
     path = write_tiny_gguf(tmp_path / "tiny.gguf", tiny_config("llama"), metadata=metadata, tensors=tensors)
     with pytest.raises(CheckpointError, match=message):
         open_checkpoint(path)
+
+
+def test_without_the_extension_the_formulas_must_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_extension() -> None:
+        raise ImportError("not built")
+
+    monkeypatch.setattr(dequantization, "load_extension", load_extension)
+    norm = np.ones(32, np.float16)
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", tiny_config("llama"), tensors={"output_norm.weight": norm})
+    assert open_checkpoint(path, dequantize=dequantize).tensors.load("model.norm.weight").tolist() == [1.0] * 32
+    with pytest.raises(ImportError, match="not built"):
+        open_checkpoint(path).tensors.load("model.norm.weight")
 
 
 def test_a_missing_parameter_is_named(tmp_path: Path) -> None:
