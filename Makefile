@@ -62,6 +62,7 @@ golden: ## Write the golden files anew, with torch and transformers in an enviro
 	test -x $(GOLDEN)/bin/python || $(PYTHON) -m venv $(GOLDEN)
 	$(GOLDEN)/bin/python -m pip install -q '.[golden]'
 	$(GOLDEN)/bin/python -m tools.make_golden
+	$(GOLDEN)/bin/python -m tools.make_golden_tokens
 
 format: setup ## Format the sources
 	$(BIN)/ruff check --fix $(SOURCES)
