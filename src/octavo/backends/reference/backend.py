@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.backends.ops import (
-    Float32Array,
-    KVCache,
-    KVShape,
-    Model,
-    SampledBatch,
-    SamplingBatch,
-    StepBatch,
-)
+from octavo.backends.ops import Float32Array, KVCache, KVShape, Model, SampledBatch, SamplingBatch, StepBatch
 from octavo.backends.reference.kv_cache import ReferenceKVCache
 from octavo.backends.reference.ops import Parameter, ReferenceOps, RotaryTable
 from octavo.backends.reference.sampling import sample
