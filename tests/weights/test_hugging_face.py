@@ -191,6 +191,13 @@ def test_chat_template(tmp_path: Path, tokenizer_config: Any, jinja: str | None,
     assert hugging_face.read_tokenizer_spec(tmp_path).chat_template == template
 
 
+def test_a_damaged_chat_template_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(CheckpointError, match=r"cannot read .*chat_template\.jinja"):
+        hugging_face.read_tokenizer_spec(tmp_path)
+
+
 def test_special_tokens_as_strings_or_objects(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     tokens = {"bos_token": {"content": "<s>", "lstrip": False}, "eos_token": "</s>", "add_bos_token": False}

@@ -27,7 +27,7 @@ class Tokenizer:
         added = self._tokenizer.get_added_tokens_decoder()
         self._added = {token_id: token.content for token_id, token in added.items()}
         self._special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
-        self.vocab_size: int = 1 + max(self._tokenizer.get_vocab().values())
+        self.vocab_size: int = 1 + max(self._tokenizer.get_vocab().values(), default=-1)
         self.bos_token_id = self._id_of(spec.bos_token)
         self.eos_token_id = self._id_of(spec.eos_token)
         self._bos_ids = self._ids_before_text(spec)

@@ -119,7 +119,7 @@ def _chat_template(folder: Path, config: Fields) -> str | None:
     """chat_template.jinja if it is there, else the template in tokenizer_config.json, of several the default one."""
     path = folder / "chat_template.jinja"
     if path.exists():
-        return path.read_text("utf-8")
+        return _read_text(path)
     if "chat_template" not in config:
         return None
     template = config.get("chat_template", object)
@@ -139,9 +139,16 @@ def _token(config: Fields, name: str) -> str | None:
 
 def _read_fields(path: Path) -> Fields:
     try:
-        values: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from error
+        values: Any = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
     return Fields(values, str(path))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
