@@ -10,7 +10,7 @@ from octavo.engine.detokenizer import Detokenizer
 from octavo.engine.tokenizer import Tokenizer
 from tests.engine.small_tokenizers import SENTENCEPIECE_PIECES
 
-shared_fixture = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+shared_fixture = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 HARD_TEXTS = [
     "👩‍👩‍👧‍👦 family",

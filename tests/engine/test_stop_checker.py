@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.engine.stop_checker import StopChecker
@@ -35,6 +35,7 @@ def cut(text: str, stops: Sequence[str], *, include_stop: bool, first_end: int =
 SHORT_TEXT = st.text("ab", min_size=1, max_size=4)  # few letters, so that stop strings overlap and nearly match
 
 
+@settings(deadline=None)
 @given(
     deltas=st.lists(st.text("abc", max_size=5), max_size=12),
     stops=st.lists(SHORT_TEXT, max_size=3),
@@ -45,6 +46,7 @@ def test_cuts_where_the_whole_text_would_be_cut(deltas: list[str], stops: list[s
     assert ("".join(passed), stop) == cut("".join(deltas), stops, include_stop=include_stop)
 
 
+@settings(deadline=None)
 @given(
     early=st.lists(st.text("abc", max_size=4), max_size=4),
     late=st.lists(st.text("abc", max_size=4), max_size=6),
@@ -62,6 +64,7 @@ def test_a_stop_that_ends_in_early_text_is_ignored(early: list[str], late: list[
     assert ("".join(passed + late_passed), stop) == expected
 
 
+@settings(deadline=None)
 @given(deltas=st.lists(st.text("abc", max_size=5), max_size=8), stops=st.lists(SHORT_TEXT, max_size=3))
 def test_holds_back_no_more_than_may_become_a_stop(deltas: list[str], stops: list[str]) -> None:
     checker = StopChecker(stops)

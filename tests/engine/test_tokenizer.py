@@ -29,8 +29,8 @@ from tests.engine.small_tokenizers import (
 
 GOLDEN = Path(__file__).parent / "golden" / "smollm2_tokens.json"
 
-# A fixture that nothing changes may serve all examples.
-shared_fixture = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+# A fixture that nothing changes may serve all examples; a busy machine may be slow.
+shared_fixture = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
