@@ -25,10 +25,11 @@ def read(backend, kv, chunk, num_layers=1):
     """What attention makes of the chunk's last query in each layer, without writing anything."""
     batch = step_batch([Chunk(chunk.sequence, chunk.end - 1, chunk.end)], 16)
     q = chunk.sequence.q[chunk.end - 1 : chunk.end]
-    return [
-        call_with_kv(backend, kv, batch, lambda ops, batch, kv, i=i: ops.attend(q, kv.layers[i], batch, HEADS.scale))
-        for i in range(num_layers)
-    ]
+
+    def attend_in_layer(i):
+        return call_with_kv(backend, kv, batch, lambda ops, batch, kv: ops.attend(q, kv.layers[i], batch, HEADS.scale))
+
+    return [attend_in_layer(i) for i in range(num_layers)]
 
 
 def test_one_token_alone_gives_its_value_exactly(backend):

@@ -13,6 +13,10 @@ from tests.backends.op_calls import call, normal
 UNIT = 2.0**-24  # the relative error of one rounding
 
 
+def linear(backend, x, packed):
+    return call(backend, lambda ops: ops.linear(x, packed))
+
+
 def assert_close(out, x, weight, bias=0.0):
     x, weight = x.astype(np.float64), weight.astype(np.float64)
     # Roundings of a sum of K products walk at random: about sqrt(K) of them, relative to the sum of sizes.
@@ -34,7 +38,7 @@ def test_it_is_a_product_of_matrices(backend, num_rows, num_outputs, num_inputs,
     x, weight = normal(rng, num_rows, num_inputs), normal(rng, num_outputs, num_inputs)
     bias = normal(rng, num_outputs) if has_bias else None
     packed = backend.load_weight(weight, bias)
-    out = call(backend, lambda ops: ops.linear(x, packed))
+    out = linear(backend, x, packed)
     assert out.shape == (num_rows, num_outputs)
     assert_close(out, x, weight, 0.0 if bias is None else bias.astype(np.float64))
 
@@ -44,7 +48,7 @@ def test_shapes_of_models(backend, num_rows, num_outputs, num_inputs):
     rng = np.random.default_rng(num_rows)
     x, weight = normal(rng, num_rows, num_inputs), normal(rng, num_outputs, num_inputs)
     packed = backend.load_weight(weight)
-    assert_close(call(backend, lambda ops: ops.linear(x, packed)), x, weight)
+    assert_close(linear(backend, x, packed), x, weight)
 
 
 @pytest.mark.parametrize("num_inputs", [100, 384, 1000])
@@ -52,12 +56,11 @@ def test_a_row_has_the_same_bits_whatever_rows_are_with_it(backend, num_inputs):
     rng = np.random.default_rng(0)
     x, weight, bias = normal(rng, 61, num_inputs), normal(rng, 83, num_inputs), normal(rng, 83)
     packed = backend.load_weight(weight, bias)
-    together = call(backend, lambda ops: ops.linear(x, packed))
+    together = linear(backend, x, packed)
     for begin, end in [(0, 1), (60, 61), (5, 7), (3, 10), (0, 13), (20, 44), (7, 61)]:
-        some = x[begin:end].copy()
-        assert np.array_equal(call(backend, lambda ops, some=some: ops.linear(some, packed)), together[begin:end])
+        assert np.array_equal(linear(backend, x[begin:end].copy(), packed), together[begin:end])
     order = rng.permutation(61)
-    assert np.array_equal(call(backend, lambda ops: ops.linear(x[order], packed)), together[order])
+    assert np.array_equal(linear(backend, x[order], packed), together[order])
 
 
 def test_threads_change_no_bit(native_name):
@@ -69,7 +72,7 @@ def test_threads_change_no_bit(native_name):
         for num_threads in (1, 2, 3):
             backend = make_backend(native_name, num_threads)
             packed = backend.load_weight(weight)
-            results.append(call(backend, lambda ops, x=x, packed=packed: ops.linear(x, packed)))
+            results.append(linear(backend, x, packed))
         assert np.array_equal(results[0], results[1])
         assert np.array_equal(results[0], results[2])
 
@@ -78,8 +81,7 @@ def test_rows_may_be_columns_of_a_wider_array(backend):
     rng = np.random.default_rng(2)
     wide, weight = normal(rng, 9, 120), normal(rng, 30, 50)
     packed = backend.load_weight(weight)
-    narrow = wide[:, 40:90].copy()
-    expected = call(backend, lambda ops: ops.linear(narrow, packed))
+    expected = linear(backend, wide[:, 40:90].copy(), packed)
     out = call(backend, lambda ops: ops.linear(ops.split(wide, [40, 50, 30])[1], packed))
     assert np.array_equal(out, expected)
 
@@ -88,17 +90,17 @@ def test_a_row_of_nan_stays_in_its_row(backend):
     rng = np.random.default_rng(3)
     x, weight = normal(rng, 20, 70), normal(rng, 40, 70)
     packed = backend.load_weight(weight)
-    clean = call(backend, lambda ops: ops.linear(x, packed))
+    clean = linear(backend, x, packed)
     poisoned = x.copy()
     poisoned[7] = np.nan
-    out = call(backend, lambda ops: ops.linear(poisoned, packed))
+    out = linear(backend, poisoned, packed)
     assert np.isnan(out[7]).all()
     assert np.array_equal(np.delete(out, 7, axis=0), np.delete(clean, 7, axis=0))
 
 
 def test_no_rows_make_no_rows(backend):
     packed = backend.load_weight(np.ones((5, 3), np.float32))
-    assert call(backend, lambda ops: ops.linear(np.zeros((0, 3), np.float32), packed)).shape == (0, 5)
+    assert linear(backend, np.zeros((0, 3), np.float32), packed).shape == (0, 5)
 
 
 @settings(max_examples=20, deadline=None)

@@ -12,6 +12,11 @@ from tests.backends.op_calls import call, normal
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+def call_on(backend, op, x):
+    """What op(ops, x) gives."""
+    return call(backend, lambda ops: op(ops, x))
+
+
 def assert_close(out, expected, relative=1e-6, absolute=1e-6):
     np.testing.assert_allclose(out, expected, rtol=relative, atol=absolute)
 
@@ -82,7 +87,7 @@ def test_gather_rows_is_exact(backend, num_rows, num_taken, size, seed):
 
 def test_split_cuts_columns(backend):
     x = np.arange(24, dtype=np.float32).reshape(2, 12)
-    parts = [call(backend, lambda ops, i=i: ops.split(x, [5, 3, 4])[i]) for i in range(3)]
+    parts = [call_on(backend, lambda ops, i: ops.split(x, [5, 3, 4])[i], i) for i in range(3)]
     assert np.array_equal(np.concatenate(parts, axis=1), x)
     assert [part.shape[1] for part in parts] == [5, 3, 4]
 
@@ -120,10 +125,9 @@ def test_a_row_has_the_same_bits_whatever_rows_are_with_it(backend):
         "silu_mul": lambda ops, rows: ops.silu_mul(x[rows]),
     }
     for name, op in ops_by_name.items():
-        together = call(backend, lambda ops, op=op: op(ops, slice(None)))
+        together = call_on(backend, op, slice(None))
         for rows in (slice(0, 1), slice(699, 700), slice(3, 9), slice(100, 600)):
-            alone = call(backend, lambda ops, op=op, rows=rows: op(ops, rows))
-            assert np.array_equal(alone, together[rows]), name
+            assert np.array_equal(call_on(backend, op, rows), together[rows]), name
 
 
 def test_rows_may_be_columns_of_a_wider_array(backend):
@@ -132,13 +136,12 @@ def test_rows_may_be_columns_of_a_wider_array(backend):
     norm = backend.load_weight(normal(rng, 24))
     table = backend.rotary_table(normal(rng, 5, 12), normal(rng, 5, 12))
     narrow = wide[:, 20:68].copy()
-    for function in (
+    for op in (
         lambda ops, x: ops.rms_norm(x, norm, 1e-6),
         lambda ops, x: ops.rotary(x, positions, table),
         lambda ops, x: ops.add(x, x),
         lambda ops, x: ops.silu_mul(x),
         lambda ops, x: ops.gather_rows(x, np.array([4, 0], np.int32)),
     ):
-        expected = call(backend, lambda ops, function=function: function(ops, narrow))
-        out = call(backend, lambda ops, function=function: function(ops, ops.split(wide, [20, 48, 32])[1]))
-        assert np.array_equal(out, expected)
+        columns = call(backend, lambda ops: ops.split(wide, [20, 48, 32])[1])
+        assert np.array_equal(call_on(backend, op, columns), call_on(backend, op, narrow))
