@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Makes one environment for each engine that octavo is compared with, under .peers/ (git-ignored):
+#   llama_cpp     llama.cpp, built for this machine from the source that the llama-cpp-python sdist carries
+#   xllamacpp     llama.cpp, prebuilt
+#   openvino      OpenVINO GenAI, and NNCF to make int8 weights
+#   transformers  transformers and torch
+#
+#     benchmarks/peers/setup.sh [NAME ...]      # all of them by default; what is there already is kept
+#
+# Versions are pinned, so that a figure can be measured again. Builds one file at a time: raise JOBS if nobody minds.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+PYTHON=${PYTHON:-python3}
+JOBS=${JOBS:-1}
+LLAMA_CPP_PYTHON=llama_cpp_python-0.3.36
+PEERS=.peers
+
+make_environment() { # NAME PACKAGE...
+    local name=$1
+    shift
+    [ -e "$PEERS/$name" ] && return
+    "$PYTHON" -m venv "$PEERS/$name"
+    "$PEERS/$name/bin/python" -m pip install --quiet "$@"
+}
+
+build_llama_cpp() {
+    [ -x "$PEERS/llama_cpp/bin/llama-server" ] && return
+    mkdir -p "$PEERS/src"
+    "$PYTHON" -m pip download --quiet --no-deps --no-binary=:all: --dest "$PEERS/src" "${LLAMA_CPP_PYTHON/-/==}"
+    tar -xzf "$PEERS/src/$LLAMA_CPP_PYTHON.tar.gz" -C "$PEERS/src"
+    nice cmake -S "$PEERS/src/$LLAMA_CPP_PYTHON/vendor/llama.cpp" -B "$PEERS/llama_cpp" -DCMAKE_BUILD_TYPE=Release \
+        -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
+        -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
+    nice cmake --build "$PEERS/llama_cpp" -j "$JOBS" --target llama-server llama-bench
+}
+
+[ $# -gt 0 ] || set -- llama_cpp xllamacpp openvino transformers
+for peer in "$@"; do
+    case $peer in
+        llama_cpp) build_llama_cpp ;;
+        xllamacpp) make_environment xllamacpp xllamacpp==2026.10.11549 ;;
+        openvino) make_environment openvino openvino-genai==2026.4.1.0 nncf==3.4.0 ;;
+        transformers) make_environment transformers torch==2.13.0 transformers==5.24.0 gguf==0.19.0 accelerate ;;
+        *) echo "setup.sh does not know $peer; it knows llama_cpp, xllamacpp, openvino and transformers" >&2; exit 1 ;;
+    esac
+done
