@@ -12,6 +12,7 @@ from octavo.core.sampling_params import SamplingParams
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput
 from octavo.engine.tokenizer import Tokenizer
+from octavo.engine.wire import Ready
 from octavo.server.answer import Answer, check_stream_options, json_response
 from octavo.server.chat_messages import template_messages
 from octavo.server.chat_protocol import (
@@ -49,7 +50,7 @@ async def _answer(serving: Serving, body: ChatCompletionRequest) -> Response | E
     check_stream_options(body)
     model = serving.model_name(body.model)
     engine = serving.engine
-    params = _sampling_params(body, engine.ready.limits.max_model_len)
+    params = _sampling_params(body, engine.ready)
     prompt = await engine.render_chat(
         template_messages(body.messages),
         add_generation_prompt=body.add_generation_prompt,
@@ -116,14 +117,15 @@ def _template_variables(variables: dict[str, Any]) -> dict[str, Any]:
     return variables
 
 
-def _sampling_params(body: ChatCompletionRequest, max_model_len: int) -> SamplingParams:
-    if body.top_logprobs is not None and not body.logprobs:
+def _sampling_params(body: ChatCompletionRequest, ready: Ready) -> SamplingParams:
+    num_top, limit = body.top_logprobs, ready.config.max_logprobs
+    if num_top is not None and not body.logprobs:
         raise invalid("top_logprobs", "top_logprobs needs logprobs: true")
-    if body.top_logprobs is not None and body.top_logprobs < 0:
-        raise invalid("top_logprobs", f"top_logprobs is {body.top_logprobs}; it must be at least 0")
+    if num_top is not None and not 0 <= num_top <= limit:
+        raise invalid("top_logprobs", f"top_logprobs is {num_top}; it must be at least 0 and at most {limit}")
     return sampling_params(
         body,
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
-        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-        max_model_len=max_model_len,
+        logprobs=(num_top or 0) if body.logprobs else None,
+        max_model_len=ready.limits.max_model_len,
     )

@@ -1,0 +1,92 @@
+"""octavo generate and octavo chat, as somebody at a terminal uses them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from octavo import LLM, SamplingParams
+from tests.e2e.server_process import children_of
+
+OCTAVO = [sys.executable, "-c", "from octavo.cli import main; main()"]
+GREEDY = ["--temperature", "0", "--max-tokens", "20"]
+PARAMS = SamplingParams(temperature=0, max_tokens=20)
+
+
+@pytest.fixture(scope="module")
+def llm(tiny_model: Path):
+    with LLM(str(tiny_model)) as llm:
+        yield llm
+
+
+def run(*arguments: str, answers: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*OCTAVO, *arguments], input=answers, capture_output=True, text=True, timeout=60)
+
+
+def test_generate(tiny_model, llm):
+    finished = run("generate", str(tiny_model), "Once upon", *GREEDY)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == llm.generate("Once upon", PARAMS)[0].outputs[0].text + "\n"
+
+
+def test_chat_remembers(tiny_model, llm):
+    messages = [{"role": "system", "content": "Be brief."}]
+    expected = ""
+    for question in ("One", "Two"):
+        messages.append({"role": "user", "content": question})
+        answer = llm.chat(messages, PARAMS)[0].outputs[0].text
+        messages.append({"role": "assistant", "content": answer})
+        expected += f"> {answer}\n"
+    finished = run("chat", str(tiny_model), "--system", "Be brief.", *GREEDY, answers="One\n\nTwo\n")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.replace("> > ", "> ") == expected + "> \n"
+
+
+def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tiny_model):
+    chat = subprocess.Popen(
+        [*OCTAVO, "chat", str(tiny_model), "--max-tokens", "450"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert chat.stdin and chat.stdout
+    assert chat.stdout.read(2) == b"> "
+    [engine_id] = children_of(chat.pid)
+    for _ in range(2):
+        chat.stdin.write(b"Tell me.\n")
+        chat.stdin.flush()
+        printed = chat.stdout.read(1)
+        os.kill(engine_id, signal.SIGSTOP)  # so that the answer does not end by itself
+        os.killpg(chat.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+        while not printed.endswith(b"\n> "):
+            printed += chat.stdout.read(1)
+        os.kill(engine_id, signal.SIGCONT)
+    chat.stdin.close()
+    assert chat.wait(60) == 0
+
+
+def test_mistakes_are_one_line(tiny_model, tmp_path):
+    for arguments, words in [
+        (["generate", str(tmp_path / "none"), "Hi"], "there is no"),
+        (["generate", str(tiny_model), "x" * 600], "maximum context length"),
+        (["chat", str(tmp_path / "none")], "there is no"),
+    ]:
+        finished = run(*arguments)
+        assert finished.returncode == 1
+        [line] = finished.stderr.splitlines()
+        assert words in line
+    finished = run("generate", str(tiny_model), "Hi", "--temperature", "5")
+    assert finished.returncode == 2
+    assert "temperature is 5.0" in finished.stderr
+
+
+def test_help_costs_little():
+    """Neither numpy nor the engine is imported to say what the commands are."""
+    code = "import sys, octavo.cli; sys.exit(bool({'numpy', 'uvicorn', 'tokenizers'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

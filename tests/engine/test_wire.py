@@ -1,0 +1,112 @@
+"""Frames between the two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import threading
+
+import pytest
+
+from octavo.config import EngineConfig
+from octavo.core.messages import EngineRequest, RequestOutput, StepStats, TokenLogprobs
+from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.engine import wire
+
+REQUEST = EngineRequest(
+    request_id="req-1",
+    prompt_token_ids=(0, 1, 2**31 - 1),
+    sampling_params=SamplingParams(
+        n=3, seed=-(2**63), stop=("a", "é"), stop_token_ids=(5,), output_kind=RequestOutputKind.DELTA, logprobs=2
+    ),
+    seed=2**64 - 1,
+    eos_token_ids=(2, 3),
+    cache_salt="salt",
+)
+FRONT_MESSAGES = [
+    wire.Start(EngineConfig("model", gpu_memory_utilization=0.5)),
+    wire.Add(REQUEST),
+    wire.Abort("req-1"),
+    wire.Abort("req-1", 2),
+    wire.Shutdown(),
+]
+OUTPUT = RequestOutput("req-1", 2, (7,), (TokenLogprobs(-math.inf, 1, ((7, -1 / 3),)),), "stop", 7, 16)
+CORE_MESSAGES = [
+    wire.Phase("loading", 0.1),
+    wire.Outputs((OUTPUT,), StepStats(step_s=1 / 3)),
+    wire.Rejected("req-1", "code", "why"),
+    wire.Failed("why"),
+    wire.Heartbeat(0.0),
+]
+
+
+@pytest.fixture
+def ends():
+    """The engine process's channel, and the front's end of the socket pair."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield wire.CoreChannel(theirs), ours
+
+
+def test_what_the_front_says_arrives_as_it_was(ends):
+    channel, front = ends
+    for message in FRONT_MESSAGES:
+        front.sendall(wire.encode_frame(message))
+    assert channel.receive(wait=True) == FRONT_MESSAGES
+    assert channel.receive(wait=False) == []
+
+
+def test_what_the_core_says_arrives_as_it_was(ends):
+    channel, front = ends
+
+    async def read_all():
+        reader, writer = await asyncio.open_unix_connection(sock=front)
+        for message in CORE_MESSAGES:
+            channel.send(message)
+        received = [await wire.read_core_message(reader) for _ in CORE_MESSAGES]
+        channel._connection.close()
+        received.append(await wire.read_core_message(reader))
+        writer.close()
+        return received
+
+    assert asyncio.run(read_all()) == [*CORE_MESSAGES, None]
+
+
+def test_frames_may_come_in_any_pieces(ends):
+    channel, front = ends
+    data = b"".join(map(wire.encode_frame, FRONT_MESSAGES))
+    received = []
+    for i in range(len(data)):
+        front.sendall(data[i : i + 1])
+        received += channel.receive(wait=False)
+    assert received == FRONT_MESSAGES
+
+
+def test_waiting_ends_with_a_message_or_with_the_front(ends):
+    channel, front = ends
+    threading.Timer(0.05, front.sendall, [wire.encode_frame(wire.Shutdown())]).start()
+    assert channel.receive(wait=True) == [wire.Shutdown()]
+    assert not channel.wait_for_front_to_leave(0.0)
+    front.close()
+    assert channel.wait_for_front_to_leave(10.0)
+    with pytest.raises(EOFError):
+        channel.receive(wait=True)
+    with pytest.raises(OSError):
+        channel.send(wire.Heartbeat(0.0))
+
+
+def test_a_frame_is_bounded(ends):
+    channel, front = ends
+    with pytest.raises(wire.WireError, match="at most"):
+        wire.encode_frame(wire.Failed("x" * (wire.MAX_FRAME_BYTES + 1)))
+    front.sendall((wire.MAX_FRAME_BYTES + 1).to_bytes(4, "little"))
+    with pytest.raises(wire.WireError, match="at most"):  # at once, not after so many bytes
+        channel.receive(wait=True)
+
+
+def test_only_messages_are_decoded(ends):
+    channel, front = ends
+    front.sendall(wire.encode_frame(wire.Failed("not a message of the front")))
+    with pytest.raises(wire.WireError, match="no message"):
+        channel.receive(wait=True)
