@@ -24,11 +24,11 @@ _CORPUS = [
     "x = x + 1234",
 ] * 3
 
-# In order of falling score.
+# In order of rising score, so that the order of ids is the wrong one to merge in.
 SENTENCEPIECE_PIECES = [
-    *("▁t", "he", "▁the", "in", "er", "ll", "▁a", "re", "hello", "llo", "▁he", "▁hello", "▁there"),
-    *("th", "▁in", "▁▁", "▁▁▁▁", "안녕", "nn", "ee", "nnn", "een"),
     *"▁abcdefghilmnorstuwxyz.,!éü안녕",
+    *("een", "nnn", "ee", "nn", "안녕", "▁▁▁▁", "▁▁", "▁in", "th"),
+    *("▁there", "▁hello", "▁he", "llo", "hello", "re", "▁a", "ll", "er", "in", "▁the", "he", "▁t"),
 ]
 
 
@@ -80,7 +80,7 @@ def sentencepiece_metadata() -> dict[str, Any]:
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": list(type_by_token),
         "tokenizer.ggml.token_type": [int(kind) for kind in type_by_token.values()],
-        "tokenizer.ggml.scores": [-float(max(0, token_id - 258)) for token_id in range(len(type_by_token))],
+        "tokenizer.ggml.scores": [float(token_id) - 1000 for token_id in range(len(type_by_token))],
         "tokenizer.ggml.unknown_token_id": 0,
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,

@@ -94,11 +94,11 @@ def sentencepiece_ids(text: str) -> list[int]:
     id_by_piece = {piece: 259 + i for i, piece in enumerate(SENTENCEPIECE_PIECES)}
     symbols = list(f" {text}".replace(" ", "▁"))
     while True:
-        unions = [(id_by_piece.get(a + b, 1000), i) for i, (a, b) in enumerate(pairwise(symbols))]
-        best, place = min(unions, default=(1000, 0))
-        if best == 1000:
+        unions = [(id_by_piece.get(a + b, 0), -i) for i, (a, b) in enumerate(pairwise(symbols))]
+        best, place = max(unions, default=(0, 0))
+        if best == 0:
             break
-        symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
+        symbols[-place : -place + 2] = ["".join(symbols[-place : -place + 2])]
     ids = []
     for symbol in symbols:
         ids += [id_by_piece[symbol]] if symbol in id_by_piece else [3 + byte for byte in symbol.encode()]
@@ -210,7 +210,7 @@ def test_a_continuation_keeps_its_leading_space(sentencepiece: Tokenizer) -> Non
 
 def test_bytes_of_tokens(sentencepiece: Tokenizer) -> None:
     assert sentencepiece.token_bytes(3 + 0xED) == b"\xed"
-    assert sentencepiece.token_bytes(259) == b" t"
+    assert sentencepiece.token_bytes(sentencepiece.vocab_size - 1) == b" t"
     assert sentencepiece.token_bytes(1) == b"<s>"
 
 

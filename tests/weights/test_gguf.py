@@ -198,6 +198,14 @@ def test_a_metadata_value_larger_than_the_file_is_refused(tmp_path: Path, value:
         open_checkpoint(path)
 
 
+def test_a_string_of_an_array_does_not_end_past_the_file(tmp_path: Path) -> None:
+    number = [n.to_bytes(8, "little") for n in range(10)]
+    strings = b"\x09\0\0\0" + b"\x08\0\0\0" + number[1] + number[5] + b"1234"
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF\x03\0\0\0" + number[0] + number[1] + number[1] + b"k" + strings)
+    with pytest.raises(CheckpointError, match="an array of strings ends past the end of the file"):
+        GGUFFile(tmp_path / "bad.gguf")
+
+
 def test_version_2_is_read(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", tiny_config("qwen2"))
     data = bytearray(path.read_bytes())
