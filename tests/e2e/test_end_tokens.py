@@ -19,7 +19,7 @@ FIRST, SECOND, OTHER = 3, 5, 8  # places in the answer
 @pytest.fixture(scope="module")
 def answer(tiny_model: Path) -> list[int]:
     """What the model says, its end tokens ignored. Its tokens differ, so that each place has a name."""
-    with LLM(str(tiny_model)) as llm:
+    with LLM(str(tiny_model), num_threads=1) as llm:
         token_ids = ask(llm, ignore_eos=True).token_ids
     assert len(set(token_ids)) == NUM_TOKENS
     return token_ids
@@ -31,7 +31,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory, answer: list[int]):
     folder = write_tiny_model(tmp_path_factory.mktemp("models") / "two-ends")
     end_ids = [answer[FIRST], answer[SECOND]]
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": end_ids}))
-    with LLM(str(folder)) as llm:
+    with LLM(str(folder), num_threads=1) as llm:
         yield llm
 
 
@@ -77,7 +77,7 @@ def test_the_reason_says_which_one_it_was(llm, answer):
 def test_a_second_end_token_is_named(tmp_path, answer):
     folder = write_tiny_model(tmp_path / "model")
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, answer[SECOND]]}))
-    with LLM(str(folder)) as llm:
+    with LLM(str(folder), num_threads=1) as llm:
         choice = ask(llm)
     assert choice.token_ids == answer[: SECOND + 1]
     assert (choice.finish_reason, choice.stop_reason) == ("stop", answer[SECOND])

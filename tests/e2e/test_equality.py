@@ -1,12 +1,10 @@
-"""The promise, offline: however a request is served, its answer is the same to the last bit.
-
-Every test runs on a tiny model of random weights and on the demo model.
-"""
+"""The promise, offline: however a request is served, its answer is the same to the last bit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,49 +26,36 @@ from tests.e2e.scenarios import (
 pytestmark = pytest.mark.equality
 
 MAX_MODEL_LEN = 320
+BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # of the tiny model in float32
 BUDGETS = (1, 7, 16, 4096)  # tokens a step: no chunk is like another, or all prompts are whole
 
-
-@dataclass(frozen=True)
-class Model:
-    """A model on disk, the answers to hold all others against, and the size of its blocks."""
-
-    path: Path
-    answers: Answers
-    block_bytes: int
-
-    def open(self, **options: Any) -> LLM:
-        return LLM(str(self.path), **({"max_model_len": MAX_MODEL_LEN, "max_num_seqs": 8} | options))
-
-
-@pytest.fixture(scope="module", params=["tiny", pytest.param("demo", marks=pytest.mark.model)])
-def model(request: pytest.FixtureRequest) -> Model:
-    path = request.getfixturevalue(f"{request.param}_model" if request.param == "tiny" else "demo_model_path")
-    unknown = Model(path, {}, 0)
-    with unknown.open(max_num_seqs=1, max_num_batched_tokens=4096, enable_prefix_caching=False) as llm:
-        return replace(unknown, answers=serve_alone(llm), block_bytes=llm.engine.memory.block_bytes)
+Open = Callable[..., LLM]
 
 
 @pytest.fixture
-def serve(model: Model) -> Iterator[Callable[..., LLM]]:
-    """Opens engines that are closed when the test ends."""
-    opened: list[LLM] = []
+def open_llm(tiny_model: Path) -> Iterator[Open]:
+    """Opens engines, with these options, that are closed when the test ends."""
+    with ExitStack() as opened:
+        yield lambda **options: opened.enter_context(tiny_llm(tiny_model, **options))
 
-    def open_engine(**options: Any) -> LLM:
-        opened.append(model.open(**options))
-        return opened[-1]
 
-    yield open_engine
-    for llm in opened:
-        llm.close()
+@pytest.fixture(scope="module")
+def answers(tiny_model: Path) -> Answers:
+    """What all other answers are held against: each request alone, its prompt whole, nothing cached."""
+    with tiny_llm(tiny_model, max_num_seqs=1, max_num_batched_tokens=4096, enable_prefix_caching=False) as llm:
+        return serve_alone(llm)
+
+
+def tiny_llm(path: Path, **options: Any) -> LLM:
+    return LLM(str(path), **({"max_model_len": MAX_MODEL_LEN, "max_num_seqs": 8, "num_threads": 1} | options))
 
 
 def num_preemptions(llm: LLM) -> int:
     return llm.engine.core.scheduler.num_preemptions
 
 
-def test_the_scenarios_differ_and_end_in_every_way(model):
-    choices = {name: choice for name, (choice,) in model.answers.items()}
+def test_the_scenarios_differ_and_end_in_every_way(answers):
+    choices = {name: choice for name, (choice,) in answers.items()}
     assert len({tuple(choice.token_ids) for choice in choices.values()}) == len(choices)
     assert all(MIN_TOKENS < len(choice.token_ids) <= MAX_TOKENS for choice in choices.values())
     ends = [(choices[name].finish_reason, choices[name].stop_reason) for name in ("greedy", "stop-ids", "stop-string")]
@@ -78,52 +63,50 @@ def test_the_scenarios_differ_and_end_in_every_way(model):
     assert all(choice.cumulative_logprob for choice in choices.values())
 
 
-def test_neighbours_and_rows(model, serve):
-    llm = serve()
-    assert serve_together(llm) == model.answers
-    assert serve_together(llm, SCENARIOS[::-1]) == model.answers
-    assert serve_together(llm, SCENARIOS[3:] + SCENARIOS[:3]) == model.answers
-    assert serve_alone(llm) == model.answers
+def test_neighbours_and_rows(answers, open_llm):
+    llm = open_llm()
+    assert serve_together(llm) == answers
+    assert serve_together(llm, SCENARIOS[::-1]) == answers
+    assert serve_together(llm, SCENARIOS[3:] + SCENARIOS[:3]) == answers
+    assert serve_alone(llm) == answers
 
 
-def test_a_request_beside_itself(model, serve):
-    llm = serve()
+def test_a_request_beside_itself(answers, open_llm):
+    llm = open_llm()
     for scenario in SCENARIOS[:2]:
         outputs = llm.generate([scenario.prompt] * 5, scenario.params, use_tqdm=False)
-        assert [output.outputs for output in outputs] == [model.answers[scenario.name]] * 5
+        assert [output.outputs for output in outputs] == [answers[scenario.name]] * 5
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_chunks(model, serve, budget):
-    if budget == 1 and "demo" in str(model.path):
-        pytest.skip("a token a step takes minutes")
-    assert serve_together(serve(max_num_batched_tokens=budget)) == model.answers
+def test_chunks(answers, open_llm, budget):
+    assert serve_together(open_llm(max_num_batched_tokens=budget)) == answers
 
 
 @pytest.mark.parametrize("budget", BUDGETS[1:])
-def test_the_prefix_cache(model, serve, budget):
-    llm = serve(max_num_batched_tokens=budget)
+def test_the_prefix_cache(answers, open_llm, budget):
+    llm = open_llm(max_num_batched_tokens=budget)
     for _ in range(2):
-        assert serve_together(llm) == model.answers
+        assert serve_together(llm) == answers
     outputs = llm.generate([scenario.prompt for scenario in SCENARIOS], use_tqdm=False)
     assert all(output.num_cached_tokens == len(output.prompt_token_ids) - 1 for output in outputs)
-    without = serve(max_num_batched_tokens=budget, enable_prefix_caching=False)
+    without = open_llm(max_num_batched_tokens=budget, enable_prefix_caching=False)
     for _ in range(2):
-        assert serve_together(without) == model.answers
+        assert serve_together(without) == answers
 
 
-def test_part_of_a_block_from_the_cache(model, serve):
-    llm = serve()
+def test_part_of_a_block_from_the_cache(answers, open_llm):
+    llm = open_llm()
     llm.generate([PREFIX + "W", PREFIX + "Whi"], use_tqdm=False)
     outputs = llm.generate([scenario.prompt for scenario in SCENARIOS], use_tqdm=False)
     assert any(output.num_cached_tokens % 16 > 0 for output in outputs)
     assert llm.engine.core.scheduler.kv.num_copies > 0
-    assert serve_alone(llm) == model.answers
+    assert serve_alone(llm) == answers
 
 
 @pytest.mark.parametrize("has_cache", [True, False])
-def test_preemption_of_each_request(model, serve, has_cache):
-    llm = serve(max_model_len=None, enable_prefix_caching=has_cache, kv_cache_memory_bytes=24 * model.block_bytes)
+def test_preemption_of_each_request(answers, open_llm, has_cache):
+    llm = open_llm(max_model_len=None, enable_prefix_caching=has_cache, kv_cache_memory_bytes=24 * BLOCK_BYTES)
     for scenario in SCENARIOS:
         # An older request leaves room for the prompt and one block more. It takes that block at its 5th token and
         # asks for the next at its 21st, if not the scenario asks first: either way the younger one must give way.
@@ -132,27 +115,27 @@ def test_preemption_of_each_request(model, serve, has_cache):
         settings = SamplingParams(max_tokens=26, ignore_eos=True)
         before = num_preemptions(llm)
         outputs = llm.generate([older, scenario.prompt], [settings, scenario.params], use_tqdm=False)
-        assert outputs[1].outputs == model.answers[scenario.name], scenario.name
+        assert outputs[1].outputs == answers[scenario.name], scenario.name
         assert num_preemptions(llm) > before, scenario.name
 
 
-def test_a_pool_far_too_small_for_all(model, serve):
-    llm = serve(max_num_batched_tokens=16, kv_cache_memory_bytes=-(-MAX_MODEL_LEN // 16) * model.block_bytes)
-    assert serve_together(llm) == model.answers
+def test_a_pool_far_too_small_for_all(answers, open_llm):
+    llm = open_llm(max_num_batched_tokens=16, kv_cache_memory_bytes=-(-MAX_MODEL_LEN // 16) * BLOCK_BYTES)
+    assert serve_together(llm) == answers
     assert num_preemptions(llm) > 0
 
 
-def test_choices_equal_requests_of_their_own(model, serve):
+def test_choices_equal_requests_of_their_own(answers, open_llm):
     seeded = [scenario for scenario in SCENARIOS if scenario.params.seed is not None]
-    alone = serve_alone(serve(), [as_choice(scenario, index) for scenario in seeded for index in range(3)])
+    alone = serve_alone(open_llm(), [as_choice(scenario, index) for scenario in seeded for index in range(3)])
     expected = {
         f"{scenario.name} x 3": [replace(alone[f"{scenario.name} + {index}"][0], index=index) for index in range(3)]
         for scenario in seeded
     }
     together = [with_choices(scenario, 3) for scenario in seeded]
     for options in ({}, {"max_num_batched_tokens": 7}, {"enable_prefix_caching": False}):
-        assert serve_together(serve(**options), together) == expected
+        assert serve_together(open_llm(**options), together) == expected
 
 
-def test_the_number_of_threads(model, serve):
-    assert serve_together(serve(num_threads=1)) == model.answers
+def test_the_number_of_threads(answers, open_llm):
+    assert serve_together(open_llm(num_threads=2)) == answers

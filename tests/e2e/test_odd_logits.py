@@ -23,9 +23,9 @@ def poison(weights: Weights) -> None:
 
 
 def test_padding_is_never_chosen_reported_or_counted(tiny_model, tmp_path):
-    with LLM(str(tiny_model)) as llm:
+    with LLM(str(tiny_model), num_threads=1) as llm:
         expected = serve_together(llm)
-    with LLM(str(write_tiny_model(tmp_path / "padded", favor_padding)), max_logprobs=NUM_TOKENS) as llm:
+    with LLM(str(write_tiny_model(tmp_path / "padded", favor_padding)), num_threads=1, max_logprobs=NUM_TOKENS) as llm:
         assert serve_together(llm) == expected
         for params in (
             SamplingParams(temperature=0.0, logprobs=NUM_TOKENS),
@@ -37,10 +37,10 @@ def test_padding_is_never_chosen_reported_or_counted(tiny_model, tmp_path):
 
 
 def test_logits_that_are_not_finite_end_their_request_alone(tiny_model, tmp_path):
-    with LLM(str(tiny_model)) as llm:
+    with LLM(str(tiny_model), num_threads=1) as llm:
         expected = serve_together(llm)
     assert not any(POISON in choice.token_ids for (choice,) in expected.values())
-    with LLM(str(write_tiny_model(tmp_path / "poisoned", poison))) as llm:
+    with LLM(str(write_tiny_model(tmp_path / "poisoned", poison)), num_threads=1) as llm:
         prompts = ["~", *(scenario.prompt for scenario in SCENARIOS), "sound until ~"]
         greedy = SamplingParams(temperature=0.0)
         outputs = llm.generate(prompts, [greedy, *(scenario.params for scenario in SCENARIOS), greedy])

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import SamplingParams
+from octavo.engine import host
 from octavo.engine.build import build_engine, open_model
 from octavo.weights.source import CheckpointError
 from tests.engine.tiny_model import NUM_TOKENS
@@ -12,16 +15,17 @@ from tests.engine.tiny_model import NUM_TOKENS
 BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # of the tiny model in float32
 
 
-def build(tiny_model, **options):
-    config = EngineConfig(model=str(tiny_model), **({"backend": "reference"} | options))
+def build(tiny_model, **options: Any):
+    settings: dict[str, Any] = {"backend": "reference", "num_threads": 1} | options
+    config = EngineConfig(model=str(tiny_model), **settings)
     return build_engine(config, open_model(config))
 
 
 def test_every_decision_left_open_is_made(tiny_model):
-    built = build(tiny_model)
+    built = build(tiny_model, num_threads=None)
     assert built.config.served_model_name == "tiny"
     assert built.config.max_model_len == built.limits.max_model_len == built.memory.max_model_len == 512
-    assert built.config.num_threads >= 1
+    assert built.config.num_threads == host.num_usable_cpus()
     assert built.limits.num_blocks == built.memory.num_blocks == 64 * 32
     assert built.vocab_size == built.tokenizer.vocab_size == NUM_TOKENS
 
