@@ -15,6 +15,7 @@ from octavo.server.errors import as_api_error
 
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that left; it is only ever logged
 MAX_REQUEST_ID_CHARS = 200
+PROBE_PATHS = ("/health", "/ping", "/load")  # asked every few seconds, by machines
 
 logger = logging.getLogger("octavo.access")
 
@@ -52,4 +53,5 @@ class AccessLog:
                 raise  # half an answer is out; only closing the connection can tell the client
             await as_api_error(error).response()(scope, receive, send_with_id)
         elapsed_ms = (time.monotonic() - started_s) * 1000
-        logger.info("%s %s %d %.0f ms %s", scope["method"], quote(scope["path"]), status, elapsed_ms, request_id)
+        level = logging.DEBUG if scope["path"] in PROBE_PATHS else logging.INFO
+        logger.log(level, "%s %s %d %.0f ms %s", scope["method"], quote(scope["path"]), status, elapsed_ms, request_id)
