@@ -48,7 +48,9 @@ class Tokenizer:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"the text holds half a surrogate pair at character {error.start}") from None
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        # For a batch, and not for a single text, the library lets other threads run meanwhile.
+        [encoding] = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encoding.ids
         if add_special_tokens and ids[:1] != self._bos_ids:
             return self._bos_ids + ids
         return ids
