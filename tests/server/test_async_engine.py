@@ -72,7 +72,7 @@ async def test_a_long_text_does_not_stop_the_loop(engine, core):
     num_ticks = ticks
     prompt = await engine.render_chat([{"role": "user", "content": "x" * 300_000}])
     ticking.cancel()
-    assert min(num_ticks, ticks - num_ticks) > 300  # a handful if the loop stood still
+    assert min(num_ticks, ticks - num_ticks) > 8000  # 3000 while a library keeps the interpreter to itself, 25000 else
     assert prompt["prompt_token_ids"][6:9] == [byte_id(ord("x"))] * 3
 
 
