@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from octavo.core.admission import AdmissionLimits, RequestRejected
@@ -14,7 +16,12 @@ VOCAB_SIZE = 259
 def make(tiny_tokenizer: Tokenizer):
     def make_processor(**changes):
         limits = AdmissionLimits(max_model_len=64, num_blocks=4, block_size=16)
-        settings = {"vocab_size": VOCAB_SIZE, "max_logprobs": 5, "eos_token_ids": [2, 1], "seed": 0} | changes
+        settings: dict[str, Any] = {
+            "vocab_size": VOCAB_SIZE,
+            "max_logprobs": 5,
+            "eos_token_ids": [2, 1],
+            "seed": 0,
+        } | changes
         return InputProcessor(tiny_tokenizer, limits, **settings)
 
     return make_processor
