@@ -47,7 +47,7 @@ check: setup ## Lint, types, import rules, sizes, formatting
 	$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
 
 bench: setup ## Measure the scheduler
-	$(BIN)/python benchmarks/scheduler.py
+	$(BIN)/python -m benchmarks.scheduler
 
 equality: model ## Hold the promise: the same request, the same bytes
 	$(BIN)/python -m pytest -m equality
@@ -56,7 +56,7 @@ ledger: setup ## Run the scheduler against the ledger model: SEEDS= runs of STEP
 	$(BIN)/python -m octavo.sim.ledger --seeds $(SEEDS) --steps $(STEPS)
 
 mutants: setup ## Break the code on purpose and see that a test notices
-	$(BIN)/python tools/mutants.py
+	$(BIN)/python -m tools.mutants
 
 golden: ## Write the golden files anew, with torch and transformers in an environment of their own
 	test -x $(GOLDEN)/bin/python || $(PYTHON) -m venv $(GOLDEN)

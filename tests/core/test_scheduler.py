@@ -96,7 +96,7 @@ def test_admission_leaves_a_block_for_each_who_runs():
 
 
 def preempted_scheduler() -> Scheduler:
-    """Three requests of one block each on four blocks, and the step in which the first two need another."""
+    """Two requests that have filled all four blocks, just before each needs another."""
     scheduler = make_scheduler(num_blocks=4, block_size=4, enable_prefix_caching=False, max_model_len=13)
     scheduler.add(make_request("a", [1], max_tokens=12))
     scheduler.add(make_request("b", [2], max_tokens=12))
@@ -123,9 +123,16 @@ def test_the_youngest_gives_way_and_keeps_its_tokens():
 
 
 def test_nobody_is_admitted_in_a_step_that_preempts():
-    scheduler = preempted_scheduler()
-    scheduler.add(make_request("first", [3], max_tokens=1, priority=-1))
-    assert len(step(scheduler).new_rows) == 0
+    scheduler = make_scheduler(num_blocks=5, block_size=4, enable_prefix_caching=False, policy="priority")
+    scheduler.add(make_request("a", [1], max_tokens=12, priority=1))
+    scheduler.add(make_request("b", make_tokens(5), max_tokens=12, priority=2))
+    for _ in range(8):
+        step(scheduler)
+    assert [len(request.block_table.blocks) for request in scheduler.running] == [2, 3]
+    scheduler.add(make_request("urgent", [3], max_tokens=1))
+    assert step(scheduler).new_rows == ()  # a took one of b's three blocks; the other two would do
+    assert names(scheduler) == ["a"]
+    assert len(step(scheduler).new_rows) == 1
 
 
 def test_a_preempted_request_comes_back_as_a_new_row_with_all_its_tokens():
