@@ -38,6 +38,8 @@ float half(const uint8_t* from) {
     return float_of(sign | ((magnitude << 13) + 0x38000000));  // the exponent's bias: 127 instead of 15
 }
 
+void decode_f32(const uint8_t* block, float* out) { *out = read<float>(block); }
+
 void decode_f16(const uint8_t* block, float* out) { *out = half(block); }
 
 void decode_bf16(const uint8_t* block, float* out) { *out = float_of(uint32_t{read<uint16_t>(block)} << 16); }
@@ -133,6 +135,7 @@ QuantFormat make_format() {
 
 const QuantFormat& find_quant_format(const std::string& name) {
     static const std::map<std::string, QuantFormat> format_by_name{
+        {"F32", make_format<1, 4, decode_f32>()},
         {"F16", make_format<1, 2, decode_f16>()},       {"BF16", make_format<1, 2, decode_bf16>()},
         {"Q4_0", make_format<32, 18, decode_q4_0>()},   {"Q4_1", make_format<32, 20, decode_q4_1>()},
         {"Q5_0", make_format<32, 22, decode_q5_0>()},   {"Q5_1", make_format<32, 24, decode_q5_1>()},

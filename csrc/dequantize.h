@@ -16,7 +16,7 @@ struct QuantFormat {
     void (*decode)(const uint8_t* blocks, int64_t num_blocks, float* out);
 };
 
-// By ggml's name: F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for another.
+// By ggml's name: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for another.
 const QuantFormat& find_quant_format(const std::string& name);
 
 // Decodes num_blocks blocks that follow each other.

@@ -13,6 +13,7 @@ namespace octavo {
 namespace {
 
 constexpr int64_t kBlockK = 384;
+constexpr int64_t kPackK = 256;  // whole blocks of every stored format
 constexpr int kPrefetch = 64;                      // rows of a panel: 4 KiB
 constexpr int64_t kGroup = 4;                      // panels whose block of K stays in the L2 cache
 constexpr int64_t kTaskFloats = int64_t{1} << 17;  // of packed x that a task reads again for each group: L2 as well
@@ -140,15 +141,19 @@ void run(const Task& task) {
 
 }  // namespace
 
-LinearWeight::LinearWeight(ThreadPool& pool, ConstMatrix weight, const float* bias)
-    : num_outputs_(weight.num_rows), num_inputs_(weight.num_columns), panels_(num_panels() * num_inputs_ * kPanel) {
+LinearWeight::LinearWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
+    : num_outputs_(weight.num_rows()), num_inputs_(weight.num_columns()), panels_(num_panels() * num_inputs_ * kPanel) {
     pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
+        float rows[kPanel][kPackK] = {};
         for (int64_t i = begin; i < end; ++i) {
             float* panel = panels_.data() + i * num_inputs_ * kPanel;
             const int64_t first = i * kPanel, count = std::min<int64_t>(kPanel, num_outputs_ - first);
-            for (int64_t k = 0; k < num_inputs_; ++k)
-                for (int64_t j = 0; j < kPanel; ++j)
-                    panel[k * kPanel + j] = j < count ? weight.row(first + j)[k] : 0.0f;
+            for (int64_t k = 0; k < num_inputs_; k += kPackK) {
+                const int64_t last = std::min(k + kPackK, num_inputs_);
+                for (int64_t j = 0; j < count; ++j) weight.decode(first + j, k, last, rows[j]);
+                for (int64_t l = k; l < last; ++l)
+                    for (int64_t j = 0; j < kPanel; ++j) panel[l * kPanel + j] = j < count ? rows[j][l - k] : 0.0f;
+            }
         }
     });
     if (bias == nullptr) return;

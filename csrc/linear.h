@@ -5,6 +5,7 @@
 #include "buffer.h"
 #include "matrix.h"
 #include "panel.h"
+#include "stored_matrix.h"
 #include "thread_pool.h"
 
 namespace octavo {
@@ -13,7 +14,7 @@ namespace octavo {
 class LinearWeight {
   public:
     // Packs; `bias` may be null. Throws AllocationError.
-    LinearWeight(ThreadPool& pool, ConstMatrix weight, const float* bias);
+    LinearWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias);
 
     int64_t num_outputs() const { return num_outputs_; }  // N
     int64_t num_inputs() const { return num_inputs_; }    // K
