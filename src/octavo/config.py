@@ -56,6 +56,8 @@ class EngineConfig:
     model: str  # path of a .gguf file or of a Hugging Face folder, or a Hugging Face repository name
     served_model_name: str | None = None  # default: the name of the file or folder
     backend: str = "native"  # "native" or "reference"
+    dtype: str = "auto"  # what matrices become: "float32", "bfloat16", or "auto": what is nearest to their file
+    quantization: str | None = None  # "int8" or "int4": quantize matrices while loading, whatever they are in the file
     max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
     max_num_seqs: int = 64  # requests that run at once
     max_num_batched_tokens: int = 512  # tokens computed in one step, over all requests
@@ -79,6 +81,23 @@ class EngineConfig:
             raise ValueError(f"scheduling_policy is {self.scheduling_policy!r}; choose 'fcfs' or 'priority'")
         if self.backend not in ("native", "reference"):
             raise ValueError(f"backend is {self.backend!r}; choose 'native' or 'reference'")
+        self._check_precision()
+
+    def _check_precision(self) -> None:
+        if self.dtype not in ("auto", "float32", "bfloat16"):
+            raise ValueError(f"dtype is {self.dtype!r}; choose 'auto', 'float32' or 'bfloat16'")
+        if self.quantization not in (None, "int8", "int4"):
+            raise ValueError(f"quantization is {self.quantization!r}; choose 'int8' or 'int4', or None for none")
+        if self.quantization is not None and self.dtype != "auto":
+            raise ValueError(
+                f"dtype is {self.dtype!r} and quantization {self.quantization!r}; weights can be one of the two: "
+                "leave --dtype or --quantization out"
+            )
+        if self.backend == "reference" and (self.dtype == "bfloat16" or self.quantization is not None):
+            raise ValueError(
+                f"the reference backend computes in float32, not in {self.quantization or self.dtype}; "
+                "leave --dtype and --quantization out, or take --backend native"
+            )
 
     def resolve(self, *, max_model_len: int, num_threads: int, served_model_name: str) -> EngineConfig:
         """Return this configuration with every "decide for me" replaced by the given decision."""

@@ -16,12 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
-from octavo.engine.build import build_engine, open_model
+from octavo.engine.build import build_engine
 from octavo.engine.chat_template import Message
 from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.output_processor import OutputProcessor
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.tokenizer import Tokenizer
+from octavo.weights.checkpoint import open_checkpoint
 
 
 class LLM:
@@ -38,7 +39,7 @@ class LLM:
         if unknown:
             raise TypeError(f"LLM does not know {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
         config = EngineConfig(model=model, seed=seed, **options)
-        checkpoint = open_model(config)
+        checkpoint = open_checkpoint(config.model)
         self.engine = build_engine(config, checkpoint)
         self._tokenizer = self.engine.tokenizer
         self._input_processor = InputProcessor(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.backends.conftest import make_backend
 from tests.backends.op_calls import call, normal
+from tests.backends.stored_tensors import stored
 
 UNIT = 2.0**-24  # the relative error of one rounding
 
@@ -37,7 +38,7 @@ def test_it_is_a_product_of_matrices(backend, num_rows, num_outputs, num_inputs,
     rng = np.random.default_rng(seed)
     x, weight = normal(rng, num_rows, num_inputs), normal(rng, num_outputs, num_inputs)
     bias = normal(rng, num_outputs) if has_bias else None
-    packed = backend.load_weight(weight, bias)
+    packed = backend.load_weight([stored(weight)], bias)
     out = linear(backend, x, packed)
     assert out.shape == (num_rows, num_outputs)
     assert_close(out, x, weight, 0.0 if bias is None else bias.astype(np.float64))
@@ -47,7 +48,7 @@ def test_it_is_a_product_of_matrices(backend, num_rows, num_outputs, num_inputs,
 def test_shapes_of_models(backend, num_rows, num_outputs, num_inputs):
     rng = np.random.default_rng(num_rows)
     x, weight = normal(rng, num_rows, num_inputs), normal(rng, num_outputs, num_inputs)
-    packed = backend.load_weight(weight)
+    packed = backend.load_weight([stored(weight)])
     assert_close(linear(backend, x, packed), x, weight)
 
 
@@ -55,7 +56,7 @@ def test_shapes_of_models(backend, num_rows, num_outputs, num_inputs):
 def test_a_row_has_the_same_bits_whatever_rows_are_with_it(backend, num_inputs):
     rng = np.random.default_rng(0)
     x, weight, bias = normal(rng, 61, num_inputs), normal(rng, 83, num_inputs), normal(rng, 83)
-    packed = backend.load_weight(weight, bias)
+    packed = backend.load_weight([stored(weight)], bias)
     together = linear(backend, x, packed)
     for begin, end in [(0, 1), (60, 61), (5, 7), (3, 10), (0, 13), (20, 44), (7, 61)]:
         assert np.array_equal(linear(backend, x[begin:end].copy(), packed), together[begin:end])
@@ -71,7 +72,7 @@ def test_threads_change_no_bit(native_name):
         results = []
         for num_threads in (1, 2, 3):
             backend = make_backend(native_name, num_threads)
-            packed = backend.load_weight(weight)
+            packed = backend.load_weight([stored(weight)])
             results.append(linear(backend, x, packed))
         assert np.array_equal(results[0], results[1])
         assert np.array_equal(results[0], results[2])
@@ -80,7 +81,7 @@ def test_threads_change_no_bit(native_name):
 def test_rows_may_be_columns_of_a_wider_array(backend):
     rng = np.random.default_rng(2)
     wide, weight = normal(rng, 9, 120), normal(rng, 30, 50)
-    packed = backend.load_weight(weight)
+    packed = backend.load_weight([stored(weight)])
     expected = linear(backend, wide[:, 40:90].copy(), packed)
     out = call(backend, lambda ops: ops.linear(ops.split(wide, [40, 50, 30])[1], packed))
     assert np.array_equal(out, expected)
@@ -89,7 +90,7 @@ def test_rows_may_be_columns_of_a_wider_array(backend):
 def test_a_row_of_nan_stays_in_its_row(backend):
     rng = np.random.default_rng(3)
     x, weight = normal(rng, 20, 70), normal(rng, 40, 70)
-    packed = backend.load_weight(weight)
+    packed = backend.load_weight([stored(weight)])
     clean = linear(backend, x, packed)
     poisoned = x.copy()
     poisoned[7] = np.nan
@@ -99,7 +100,7 @@ def test_a_row_of_nan_stays_in_its_row(backend):
 
 
 def test_no_rows_make_no_rows(backend):
-    packed = backend.load_weight(np.ones((5, 3), np.float32))
+    packed = backend.load_weight([stored(np.ones((5, 3), np.float32))])
     assert linear(backend, np.zeros((0, 3), np.float32), packed).shape == (0, 5)
 
 
@@ -108,5 +109,5 @@ def test_no_rows_make_no_rows(backend):
 def test_embed_takes_rows_exactly(backend, num_ids, vocab_size, width, seed):
     rng = np.random.default_rng(seed)
     weight, ids = normal(rng, vocab_size, width), rng.integers(0, vocab_size, num_ids).astype(np.int32)
-    packed = backend.load_weight(weight)
+    packed = backend.load_weight([stored(weight)])
     assert np.array_equal(call(backend, lambda ops: ops.embed(ids, packed)), weight[ids])

@@ -15,6 +15,7 @@ from octavo.backends.ops import KVShape
 from tests.backends.conftest import make_backend
 from tests.backends.op_calls import call, normal
 from tests.backends.paged_sequences import Chunk, Heads, attend, make_sequences
+from tests.backends.stored_tensors import stored
 
 
 @pytest.fixture
@@ -41,15 +42,16 @@ def test_python_may_end_while_the_pool_lives():
     code = (
         "import numpy as np\n"
         "from octavo.backends.native.backend import NativeBackend\n"
+        "from octavo.backends.ops import StoredTensor\n"
         "backend = NativeBackend(3)\n"
-        "weight = backend.load_weight(np.ones((500, 500), np.float32))\n"
+        "weight = backend.load_weight([StoredTensor('F32', np.ones((500, 2000), np.uint8), (500, 500))])\n"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
 def test_two_python_threads_may_call_one_backend(native):
     rng = np.random.default_rng(0)
-    weight = native.load_weight(normal(rng, 300, 200))
+    weight = native.load_weight([stored(normal(rng, 300, 200))])
     inputs = [normal(rng, 50, 200) for _ in range(2)]
 
     def linear(i: int) -> np.ndarray:
@@ -91,7 +93,7 @@ def test_a_cache_too_large_for_the_machine_is_refused_with_its_size(native):
 
 
 def test_arguments_that_do_not_fit_are_refused_with_their_values(native):
-    weight = native.load_weight(np.zeros((10, 6), np.float32))
+    weight = native.load_weight([stored(np.zeros((10, 6), np.float32))])
     x = np.zeros((2, 5), np.float32)
     for message, op in {
         "columns of x is 5, expected 6": lambda ops: ops.linear(x, weight),
@@ -119,4 +121,4 @@ def test_a_block_that_does_not_exist_is_refused(native):
 
 def test_a_weight_of_one_dimension_has_no_bias(native):
     with pytest.raises(ValueError, match="has no bias"):
-        native.load_weight(np.ones(4, np.float32), np.ones(4, np.float32))
+        native.load_weight([stored(np.ones(4, np.float32))], np.ones(4, np.float32))

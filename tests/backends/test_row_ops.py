@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.backends.op_calls import call, normal
+from tests.backends.stored_tensors import stored
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -26,7 +27,7 @@ def assert_close(out, expected, relative=1e-6, absolute=1e-6):
 def test_rms_norm_over_groups(backend, num_rows, num_groups, size, seed):
     rng = np.random.default_rng(seed)
     x, weight = 3 * normal(rng, num_rows, num_groups * size), normal(rng, size)
-    packed = backend.load_weight(weight)
+    packed = backend.load_weight([stored(weight)])
     out = call(backend, lambda ops: ops.rms_norm(x, packed, 1e-5))
     groups = x.astype(np.float64).reshape(num_rows, num_groups, size)
     expected = groups / np.sqrt((groups**2).mean(axis=-1, keepdims=True) + 1e-5) * weight
@@ -102,7 +103,7 @@ def test_no_op_writes_to_its_inputs(backend):
     rng = np.random.default_rng(0)
     x, positions = normal(rng, 3, 48), np.arange(3, dtype=np.int32)
     before = x.copy()
-    norm = backend.load_weight(normal(rng, 16))
+    norm = backend.load_weight([stored(normal(rng, 16))])
     table = backend.rotary_table(normal(rng, 4, 8), normal(rng, 4, 8))
     for function in (
         lambda ops: ops.rms_norm(x, norm, 1e-5),
@@ -117,7 +118,7 @@ def test_no_op_writes_to_its_inputs(backend):
 def test_a_row_has_the_same_bits_whatever_rows_are_with_it(backend):
     rng = np.random.default_rng(1)
     x, positions = 2 * normal(rng, 700, 96), rng.integers(0, 50, 700).astype(np.int32)
-    norm = backend.load_weight(normal(rng, 48))
+    norm = backend.load_weight([stored(normal(rng, 48))])
     table = backend.rotary_table(normal(rng, 50, 12), normal(rng, 50, 12))
     ops_by_name = {
         "rms_norm": lambda ops, rows: ops.rms_norm(x[rows], norm, 1e-6),
@@ -133,7 +134,7 @@ def test_a_row_has_the_same_bits_whatever_rows_are_with_it(backend):
 def test_rows_may_be_columns_of_a_wider_array(backend):
     rng = np.random.default_rng(4)
     wide, positions = normal(rng, 5, 100), np.arange(5, dtype=np.int32)
-    norm = backend.load_weight(normal(rng, 24))
+    norm = backend.load_weight([stored(normal(rng, 24))])
     table = backend.rotary_table(normal(rng, 5, 12), normal(rng, 5, 12))
     narrow = wide[:, 20:68].copy()
     for op in (

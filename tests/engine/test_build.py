@@ -3,13 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file
 
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import host
-from octavo.engine.build import build_engine, open_model
-from octavo.weights.source import CheckpointError
+from octavo.engine.build import build_engine
+from octavo.weights.checkpoint import open_checkpoint
 from tests.engine.tiny_model import NUM_TOKENS
 
 BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # of the tiny model in float32
@@ -18,7 +19,7 @@ BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # of the tiny model in float32
 def build(tiny_model, **options: Any):
     settings: dict[str, Any] = {"backend": "reference", "num_threads": 1} | options
     config = EngineConfig(model=str(tiny_model), **settings)
-    return build_engine(config, open_model(config))
+    return build_engine(config, open_checkpoint(tiny_model))
 
 
 def test_every_decision_left_open_is_made(tiny_model):
@@ -56,11 +57,6 @@ def test_a_length_that_cannot_be_served_fails_at_the_start(tiny_model):
         build(tiny_model, max_model_len=513)
 
 
-def test_a_model_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match="nowhere"):
-        open_model(EngineConfig(model=str(tmp_path / "nowhere.gguf")))
-
-
 def test_the_longest_sequence_of_a_pool_that_just_holds_it_is_served_to_its_end(tiny_model):
     built = build(tiny_model, max_model_len=33, max_num_seqs=1)
     assert built.limits.num_blocks == 2
@@ -77,16 +73,16 @@ def test_the_longest_sequence_of_a_pool_that_just_holds_it_is_served_to_its_end(
 def test_the_start_says_what_it_does(tiny_model):
     phases: list[str] = []
     config = EngineConfig(model=str(tiny_model), backend="reference")
-    build_engine(config, open_model(config), on_phase=phases.append)
+    build_engine(config, open_checkpoint(tiny_model), on_phase=phases.append)
     assert phases[0] == "reading the tokenizer"
     assert "loading weights" in phases
     assert len(set(phases)) == len(phases) == 4
 
 
 def test_weights_count_as_memory(tiny_model, monkeypatch):
-    measured = iter([1000, 5000])
-    monkeypatch.setattr("octavo.engine.host.anonymous_bytes", lambda: next(measured))
     monkeypatch.setattr("octavo.engine.host.memory_limit_bytes", lambda: 1 << 30)
     use = build(tiny_model).memory.use
-    assert (use.limit_bytes, use.weights_bytes) == (1 << 30, 4000)
+    num_weights = sum(weight.size for weight in load_file(tiny_model / "model.safetensors").values())
+    assert use.limit_bytes == 1 << 30
+    assert use.weight_bytes_by_kind == {"float32": 4 * num_weights}
     assert use.activation_bytes > 512 * 4 * 64

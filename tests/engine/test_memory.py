@@ -27,7 +27,7 @@ TINY_BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # float32
 
 
 def use(limit_bytes: int = 64 * GIB, weights_bytes: int = 0, activation_bytes: int = 0) -> MemoryUse:
-    return MemoryUse(limit_bytes, weights_bytes, activation_bytes)
+    return MemoryUse(limit_bytes, {"int8": weights_bytes // 2, "int4": weights_bytes // 2}, activation_bytes)
 
 
 def plan(model=SEVEN_B, itemsize=2, memory=None, **wishes):
@@ -103,7 +103,15 @@ def test_a_length_beyond_the_models_positions_is_refused():
 def test_the_table_says_how_it_came_about():
     text = dataclasses.replace(plan(memory=use(weights_bytes=14 * GIB)), load_s=1.25).render()
     formula = "block_bytes = 2 x 32 layers x 32 kv_heads x 128 head_dim x 16 x 2 itemsize = 8388608"
-    for part in (formula, "14336.0 MiB, loaded in 1.25 s", "128 blocks", "2048", "(the model goes to 4096)", "1.0 at"):
+    for part in (
+        formula,
+        "14336.0 MiB, loaded in 1.25 s",
+        "7168.0 MiB int4",
+        "128 blocks",
+        "2048",
+        "(the model goes to 4096)",
+        "1.0 at",
+    ):
         assert part in text
     assert "the model goes to" not in plan(TINY, 4).render()
 

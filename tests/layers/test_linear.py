@@ -8,6 +8,7 @@ from octavo.backends.reference.backend import ReferenceBackend
 from octavo.backends.reference.ops import ReferenceOps
 from octavo.layers.linear import QKVParallelLinear
 from octavo.layers.parameters import Parameters
+from tests.backends.stored_tensors import stored
 
 
 def test_q_k_and_v():
@@ -17,7 +18,7 @@ def test_q_k_and_v():
     for name, size in sizes.items():
         tensors[f"attn.{name}.weight"] = rng.standard_normal((size, 6)).astype(np.float32)
         tensors[f"attn.{name}.bias"] = rng.standard_normal(size).astype(np.float32)
-    params = Parameters(tensors.__getitem__, ReferenceBackend()).at("attn")
+    params = Parameters(lambda name: stored(tensors[name]), ReferenceBackend()).at("attn")
     x = rng.standard_normal((3, 6)).astype(np.float32)
     outputs = QKVParallelLinear(params, 6, q_size=8, kv_size=4, has_bias=True)(ReferenceOps(), x)
     for name, output in zip(sizes, outputs, strict=True):

@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture(scope="session", params=["reference", "native"])
 def backend(request: pytest.FixtureRequest) -> Backend:
-    return ReferenceBackend() if request.param == "reference" else NativeBackend(num_threads=2)
+    return ReferenceBackend() if request.param == "reference" else NativeBackend(num_threads=2, dtype="float32")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def open_tiny(backend: Backend) -> Callable[[str], SequenceRunner]:
 @pytest.fixture(scope="session")
 def demo_runner(demo_model_path: Path) -> SequenceRunner:
     """The demo model on the native backend."""
-    return open_runner(demo_model_path, NativeBackend(num_threads=2))
+    return open_runner(demo_model_path, NativeBackend(num_threads=2, dtype="float32"))
 
 
 def open_runner(path: Path, backend: Backend) -> SequenceRunner:

@@ -6,8 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
-from octavo.backends.native.dequantization import dequantize as dequantize_natively
-from octavo.quantization.gguf import BLOCK_FORMATS, dequantize, num_bytes, read_floats
+from octavo.backends.native.isa import load_extension
+from octavo.quantization.gguf import BLOCK_FORMATS, dequantize, num_bytes
 
 
 def random_bytes(type_name: str, num_blocks: int) -> np.ndarray:
@@ -32,16 +32,18 @@ def test_the_extension_equals_the_formulas(type_name: str) -> None:
     num_blocks = 5000
     data = random_bytes(type_name, num_blocks)
     num_elements = num_blocks * BLOCK_FORMATS[type_name].num_elements
-    native = dequantize_natively(data, type_name, num_elements)
+    native = np.empty(num_elements, np.float32)
+    extension = load_extension()
+    extension.dequantize(extension.ThreadPool(2), data, type_name, native)
     np.testing.assert_array_equal(native.view(np.uint32), dequantize(data, type_name, num_elements).view(np.uint32))
 
 
 def test_float32_is_the_data_itself_if_aligned() -> None:
     values = np.arange(6, dtype=np.float32)
     data = values.view(np.uint8)
-    assert np.shares_memory(read_floats(data, "F32", 6, dequantize), values)
+    assert np.shares_memory(dequantize(data, "F32", 6), values)
     shifted = np.concatenate([np.zeros(1, np.uint8), data])[1:]
-    copied = read_floats(shifted, "F32", 6, dequantize)
+    copied = dequantize(shifted, "F32", 6)
     assert copied.flags.aligned and copied.tolist() == values.tolist()
 
 

@@ -9,8 +9,6 @@ import gguf
 import numpy as np
 import pytest
 
-from octavo.backends.native import dequantization
-from octavo.quantization.gguf import dequantize
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.gguf_file import GGUFFile, StringArray
 from octavo.weights.source import CheckpointError
@@ -59,7 +57,7 @@ def test_parameters_and_configuration_survive(tmp_path: Path, architecture: str,
     for name, values in expected.items():
         assert name in checkpoint.tensors
         assert checkpoint.tensors.shape(name) == values.shape
-        loaded = checkpoint.tensors.load(name)
+        loaded = checkpoint.tensors.stored(name).to_float32()
         assert loaded.dtype == np.float32 and loaded.flags.c_contiguous
         np.testing.assert_array_equal(loaded, values)
 
@@ -76,14 +74,14 @@ def test_quantized_rows_of_q_and_k_are_put_back(tmp_path: Path) -> None:
         stored[f"blk.1.{gguf_name}.weight"] = (quantized, gguf.GGMLQuantizationType.Q8_0)
     tensors = open_checkpoint(write_tiny_gguf(tmp_path / "tiny.gguf", config, tensors=stored)).tensors
     for name, rows in expected.items():
-        np.testing.assert_array_equal(tensors.load(name), rows)
+        np.testing.assert_array_equal(tensors.stored(name).to_float32(), rows)
 
 
 def test_rope_divisors_keep_their_name(tmp_path: Path) -> None:
     config = tiny_config("llama")
     divisors = np.array([1, 1, 2, 8], np.float32)
     path = write_tiny_gguf(tmp_path / "tiny.gguf", config, tensors={"rope_freqs.weight": divisors})
-    np.testing.assert_array_equal(open_checkpoint(path).tensors.load("rope_freqs.weight"), divisors)
+    np.testing.assert_array_equal(open_checkpoint(path).tensors.stored("rope_freqs.weight").to_float32(), divisors)
 
 
 def test_defaults_of_absent_keys(tmp_path: Path) -> None:
@@ -152,23 +150,11 @@ def test_refusals_name_what_is_wrong(
         open_checkpoint(path)
 
 
-def test_without_the_extension_the_formulas_must_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load_extension() -> None:
-        raise ImportError("not built")
-
-    monkeypatch.setattr(dequantization, "load_extension", load_extension)
-    norm = np.ones(32, np.float16)
-    path = write_tiny_gguf(tmp_path / "tiny.gguf", tiny_config("llama"), tensors={"output_norm.weight": norm})
-    assert open_checkpoint(path, dequantize=dequantize).tensors.load("model.norm.weight").tolist() == [1.0] * 32
-    with pytest.raises(ImportError, match="not built"):
-        open_checkpoint(path).tensors.load("model.norm.weight")
-
-
 def test_a_missing_parameter_is_named(tmp_path: Path) -> None:
     tensors = open_checkpoint(write_tiny_gguf(tmp_path / "tiny.gguf", tiny_config("llama"))).tensors
     assert "model.nothing" not in tensors
     with pytest.raises(CheckpointError, match=r"holds no parameter model\.nothing"):
-        tensors.load("model.nothing")
+        tensors.stored("model.nothing")
 
 
 @pytest.mark.parametrize(
@@ -226,4 +212,4 @@ def test_the_demo_model(demo_model_path: Path) -> None:
     assert (config.architecture, config.num_layers, config.num_heads, config.num_kv_heads) == ("llama", 30, 9, 3)
     assert config.tie_word_embeddings and not config.has_qkv_bias
     assert checkpoint.eos_token_ids == (2,)
-    assert checkpoint.tensors.load("model.layers.29.self_attn.k_proj.weight").shape == (192, 576)
+    assert checkpoint.tensors.stored("model.layers.29.self_attn.k_proj.weight").to_float32().shape == (192, 576)

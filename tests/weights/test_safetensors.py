@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from octavo.quantization.gguf import dequantize
 from octavo.weights.safetensors import SafetensorsSource
 from octavo.weights.source import CheckpointError
 
@@ -30,19 +29,19 @@ def entry(shape: list[Any], start: Any, end: Any, dtype: Any = "F32") -> dict[st
 def test_reads_what_the_package_writes(tmp_path: Path, dtype: type) -> None:
     values: np.ndarray = np.random.default_rng(1).standard_normal((5, 7)).astype(dtype)
     save_file({"a": values, "b": values[0].copy()}, tmp_path / "x.safetensors", metadata={"format": "pt"})
-    source = SafetensorsSource([tmp_path / "x.safetensors"], dequantize)
+    source = SafetensorsSource([tmp_path / "x.safetensors"])
     assert sorted(source.names()) == ["a", "b"] and "a" in source and "c" not in source
     assert source.shape("a") == (5, 7)
-    loaded = source.load("a")
+    loaded = source.stored("a").to_float32()
     assert loaded.dtype == np.float32 and loaded.flags.c_contiguous
     np.testing.assert_array_equal(loaded, values.astype(np.float32))
-    np.testing.assert_array_equal(source.load("b"), values[0].astype(np.float32))
+    np.testing.assert_array_equal(source.stored("b").to_float32(), values[0].astype(np.float32))
 
 
 def test_bfloat16(tmp_path: Path) -> None:
     halves = np.array([0x3F80, 0xC000, 0x7F80, 0x0001, 0x4049, 0x8000], "<u2")
     path = write(tmp_path / "x", {"a": entry([2, 3], 0, 12, "BF16")}, halves.tobytes())
-    loaded = SafetensorsSource([path], dequantize).load("a")
+    loaded = SafetensorsSource([path]).stored("a").to_float32()
     assert loaded.ravel().tolist() == [1.0, -2.0, np.inf, 2.0**-133, 3.140625, 0.0]
 
 
@@ -50,7 +49,7 @@ def test_data_that_is_not_aligned(tmp_path: Path) -> None:
     header = json.dumps({"a": entry([3], 0, 12)}).encode()
     header += b" " * (-len(header) % 8 + 3)
     path = write(tmp_path / "x", header, np.array([1, 2, 3], "<f4").tobytes())
-    loaded = SafetensorsSource([path], dequantize).load("a")
+    loaded = SafetensorsSource([path]).stored("a").to_float32()
     assert loaded.tolist() == [1, 2, 3] and loaded.flags.aligned
 
 
@@ -76,11 +75,11 @@ def test_data_that_is_not_aligned(tmp_path: Path) -> None:
 def test_damaged_headers_are_refused(tmp_path: Path, header: Any, message: str) -> None:
     path = write(tmp_path / "x", header, bytes(8))
     with pytest.raises(CheckpointError, match=message):
-        SafetensorsSource([path], dequantize)
+        SafetensorsSource([path])
 
 
 @pytest.mark.parametrize("data", [b"", b"abc", (2**63).to_bytes(8, "little"), (100).to_bytes(8, "little") + b"{}"])
 def test_short_files_are_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(CheckpointError, match="x"):
-        SafetensorsSource([tmp_path / "x"], dequantize)
+        SafetensorsSource([tmp_path / "x"])

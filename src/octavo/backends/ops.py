@@ -13,6 +13,7 @@ over the KV of a sequence run in an order fixed by that row alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,12 +21,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.quantization.gguf import dequantize
+
 Array = Any  # a backend's float array; opaque to models
 Weight = Any  # a backend's packed parameter; opaque to models
 KVLayer = Any  # K and V blocks of one layer; opaque to models
 
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]
+ByteArray = NDArray[np.uint8]
 
 PAD_SLOT = -1  # a slot that write_kv skips
 
@@ -81,6 +85,19 @@ class SampledBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A parameter as its file holds it. Nothing above a backend looks at the format."""
+
+    format: str  # ggml's name of it, a key of quantization.gguf.BLOCK_FORMATS; safetensors' floats have the same names
+    data: ByteArray  # [N, bytes of a row], or the bytes of a vector; in the file itself where that is possible
+    shape: tuple[int, ...]  # [N, K] or [N], counted in numbers
+
+    def to_float32(self) -> Float32Array:
+        """The numbers, by their formula; read-only where they are the file itself."""
+        return dequantize(self.data.reshape(-1), self.format, math.prod(self.shape)).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
 class KVShape:
     """How large a KV cache is. Its layout is the backend's."""
 
@@ -105,7 +122,7 @@ class Ops(Protocol):
     """The table. Every op returns a new array and leaves its inputs alone, but for `write_kv`."""
 
     def embed(self, token_ids: Array, weight: Weight) -> Array:
-        """Rows of the embedding. [T] ids, [V, H] -> [T, H]. Exact."""
+        """Rows of the embedding. [T] ids, [V, H] -> [T, H]. Exactly the numbers that the weight was packed into."""
         ...
 
     def linear(self, x: Array, weight: Weight) -> Array:
@@ -188,9 +205,15 @@ class Backend(Protocol):
     """Makes weights, caches and runnable steps."""
 
     kv_itemsize: int  # bytes of one element of K or V in a cache
+    weight_bytes_by_kind: dict[str, int]  # what the parameters have become so far ("float32", "int4", ...)
 
-    def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Weight:
-        """Pack a parameter: [N, K] for `linear` and `embed` alike (a tied head is packed once), [N] for `rms_norm`."""
+    def load_weight(
+        self, parts: Sequence[StoredTensor], bias: Float32Array | None = None, *, is_vocabulary: bool = False
+    ) -> Weight:
+        """Pack a parameter: [N, K] for `linear` and `embed` alike (a tied head is packed once), [N] for `rms_norm`.
+
+        Several parts of the same K are stacked along N. `is_vocabulary`: its rows stand for tokens.
+        """
         ...
 
     def rotary_table(self, cos: Float32Array, sin: Float32Array) -> Weight:

@@ -38,6 +38,10 @@ class EngineOptions:
     ] = True
     scheduling_policy: Annotated[str, typer.Option(help="fcfs, or priority: smaller values first.")] = "fcfs"
     backend: Annotated[str, typer.Option(help="native, or reference: slow and obviously right.")] = "native"
+    dtype: Annotated[
+        str, typer.Option(help="What weights become: float32, bfloat16, or auto: what is nearest to their file.")
+    ] = "auto"
+    quantization: Annotated[str | None, typer.Option(help="int8 or int4: quantize weights while loading.")] = None
     num_threads: Annotated[
         int | None, typer.Option(help="Kernel threads; by default the CPUs this process may use.")
     ] = None

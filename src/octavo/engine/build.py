@@ -20,8 +20,7 @@ from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memor
 from octavo.engine.tokenizer import Tokenizer
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
-from octavo.quantization.gguf import dequantize
-from octavo.weights.checkpoint import Checkpoint, open_checkpoint
+from octavo.weights.checkpoint import Checkpoint
 from octavo.worker.kv_cache import kv_shape
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.request_table import RequestTable
@@ -41,13 +40,6 @@ class BuiltEngine:
     vocab_size: int  # token ids that exist: the model's logits may be wider than the tokenizer, by padding
 
 
-def open_model(config: EngineConfig) -> Checkpoint:
-    """Open the model that the configuration names. Raises CheckpointError where there is none that octavo can run."""
-    if config.backend == "reference":  # which is there to hunt bugs in the extension, so it does without
-        return open_checkpoint(config.model, dequantize=dequantize)
-    return open_checkpoint(config.model)
-
-
 def build_engine(
     config: EngineConfig, checkpoint: Checkpoint, on_phase: Callable[[str], None] | None = None
 ) -> BuiltEngine:
@@ -61,7 +53,7 @@ def build_engine(
     tokenizer = Tokenizer(checkpoint.tokenizer_spec)
     enter("loading weights")
     num_threads = config.num_threads or host.num_usable_cpus()
-    backend = _make_backend(config.backend, num_threads)
+    backend = _make_backend(config, num_threads)
     model, memory = _load(config, checkpoint, backend)
     config = config.resolve(
         max_model_len=memory.max_model_len, num_threads=num_threads, served_model_name=checkpoint.name
@@ -77,23 +69,22 @@ def build_engine(
     return BuiltEngine(core, config, scheduler.limits, memory, tokenizer, vocab_size)
 
 
-def _make_backend(name: str, num_threads: int) -> Backend:
-    if name == "reference":
+def _make_backend(config: EngineConfig, num_threads: int) -> Backend:
+    if config.backend == "reference":
         return ReferenceBackend()
     from octavo.backends.native.backend import NativeBackend  # not above: the reference needs no extension
 
-    return NativeBackend(num_threads)
+    return NativeBackend(num_threads, dtype=config.dtype, quantization=config.quantization)
 
 
 def _load(config: EngineConfig, checkpoint: Checkpoint, backend: Backend) -> tuple[Model, MemoryPlan]:
     """Load the weights, and share out the memory that they leave."""
     started_s = time.monotonic()
-    bytes_before = host.anonymous_bytes()
     longest = checkpoint.config.max_position_embeddings
     model = build_model(checkpoint.config, checkpoint.tensors, backend, min(config.max_model_len or longest, longest))
     use = MemoryUse(
         limit_bytes=host.memory_limit_bytes(),
-        weights_bytes=max(0, host.anonymous_bytes() - bytes_before),
+        weight_bytes_by_kind=backend.weight_bytes_by_kind,
         activation_bytes=step_activation_bytes(
             checkpoint.config,
             max_num_batched_tokens=config.max_num_batched_tokens,

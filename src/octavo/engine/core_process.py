@@ -20,7 +20,8 @@ from octavo.core.admission import RequestRejected
 from octavo.core.engine_core import EngineCore
 from octavo.core.messages import EngineRequest
 from octavo.engine import wire
-from octavo.engine.build import build_engine, open_model
+from octavo.engine.build import build_engine
+from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.source import CheckpointError
 
 logger = logging.getLogger("octavo.engine")
@@ -71,7 +72,7 @@ class CoreProcess:
         if not isinstance(start, wire.Start):
             raise wire.WireError(f"the first message is {type(start).__name__}; it must be Start")
         try:
-            checkpoint = open_model(start.config)
+            checkpoint = open_checkpoint(start.config.model)
             built = build_engine(start.config, checkpoint, on_phase=self._send_phase)
         except (CheckpointError, OSError, ValueError) as error:
             raise StartError(str(error)) from error

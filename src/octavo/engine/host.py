@@ -33,11 +33,6 @@ def num_usable_cpus(root: Path = ROOT) -> int:
     return min(counts)
 
 
-def anonymous_bytes(root: Path = ROOT) -> int:
-    """Memory this process has to itself now: without the pages of files, which the kernel can drop."""
-    return _kib_field(root / "proc/self/status", "RssAnon") * BYTES_PER_KIB
-
-
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """The existing cgroup folders that limit this process, its own first, then those above it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from octavo.config import BLOCK_SIZE, ModelConfig
@@ -17,8 +18,13 @@ class MemoryUse:
     """What there is, and what is taken before the KV cache."""
 
     limit_bytes: int
-    weights_bytes: int
+    weight_bytes_by_kind: Mapping[str, int]  # "float32", "int4", ...
     activation_bytes: int  # of the largest step
+
+    @property
+    def weights_bytes(self) -> int:
+        """Of all kinds."""
+        return sum(self.weight_bytes_by_kind.values())
 
     @property
     def rest_bytes(self) -> int:
@@ -75,6 +81,7 @@ class MemoryPlan:
         lines = (
             ("memory limit", _mib(self.use.limit_bytes)),
             ("weights", f"{_mib(self.use.weights_bytes)}, loaded in {self.load_s:.2f} s"),
+            *(("", f"{_mib(size)} {kind}") for kind, size in self.use.weight_bytes_by_kind.items()),
             ("activations", f"{_mib(self.use.activation_bytes)} for the largest step"),
             ("KV cache", f"{_mib(self.kv_bytes)} = {self.num_blocks} blocks x {block} bytes"),
             (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.backends.ops import Array, Ops
+from octavo.backends.ops import Array, Ops, Weight
 from octavo.layers.parameters import Parameters
 
 
@@ -10,7 +10,7 @@ class VocabParallelEmbedding:
     """A vector for each token id."""
 
     def __init__(self, params: Parameters, vocab_size: int, hidden_size: int) -> None:
-        self.weight = params.backend.load_weight(params.load("weight", (vocab_size, hidden_size)))
+        self.weight = _load_vocabulary(params, vocab_size, hidden_size)
 
     def __call__(self, ops: Ops, token_ids: Array) -> Array:
         """[T] -> [T, hidden_size]."""
@@ -26,8 +26,12 @@ class ParallelLMHead:
         if tied_to is not None:
             self._weight = tied_to.weight
         else:
-            self._weight = params.backend.load_weight(params.load("weight", (vocab_size, hidden_size)))
+            self._weight = _load_vocabulary(params, vocab_size, hidden_size)
 
     def __call__(self, ops: Ops, x: Array) -> Array:
         """[S, hidden_size] -> [S, vocab_size]."""
         return ops.linear(x, self._weight)
+
+
+def _load_vocabulary(params: Parameters, vocab_size: int, hidden_size: int) -> Weight:
+    return params.backend.load_weight([params.stored("weight", (vocab_size, hidden_size))], is_vocabulary=True)

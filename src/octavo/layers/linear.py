@@ -22,9 +22,9 @@ class MergedColumnParallelLinear:
         self, params: Parameters, in_features: int, out_features_by_name: Mapping[str, int], *, has_bias: bool = False
     ) -> None:
         parts = [(params.at(name), out_features) for name, out_features in out_features_by_name.items()]
-        tensor = np.concatenate([part.load("weight", (width, in_features)) for part, width in parts])
-        bias = np.concatenate([part.load("bias", (width,)) for part, width in parts]) if has_bias else None
-        self._weight = params.backend.load_weight(tensor, bias)
+        weights = [part.stored("weight", (width, in_features)) for part, width in parts]
+        biases = [part.stored("bias", (width,)).to_float32() for part, width in parts] if has_bias else []
+        self._weight = params.backend.load_weight(weights, np.concatenate(biases) if has_bias else None)
 
     def __call__(self, ops: Ops, x: Array) -> Array:
         """[T, in_features] -> [T, sum of out_features]."""
@@ -49,7 +49,7 @@ class RowParallelLinear:
     """One layer."""
 
     def __init__(self, params: Parameters, in_features: int, out_features: int) -> None:
-        self._weight = params.backend.load_weight(params.load("weight", (out_features, in_features)))
+        self._weight = params.backend.load_weight([params.stored("weight", (out_features, in_features))])
 
     def __call__(self, ops: Ops, x: Array) -> Array:
         """[T, in_features] -> [T, out_features]."""

@@ -10,7 +10,7 @@ class RMSNorm:
     """Root mean square normalization (Zhang & Sennrich 2019) of a row, or of each head in it."""
 
     def __init__(self, params: Parameters, size: int, eps: float) -> None:
-        self._weight = params.backend.load_weight(params.load("weight", (size,)))
+        self._weight = params.backend.load_weight([params.stored("weight", (size,))])
         self._eps = eps
 
     def __call__(self, ops: Ops, x: Array) -> Array:

@@ -6,18 +6,18 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from octavo.backends.ops import Backend, Float32Array
+from octavo.backends.ops import Backend, StoredTensor
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """The parameters whose names begin with `prefix`, and the backend that packs them.
 
-    A layer loads its tensors, merges them if it must, packs them and lets go of them before the next layer loads:
-    so a model needs little more memory while it loads than once it is loaded.
+    A layer hands its tensors to the backend as they are stored, and the backend packs them from there: so a model needs
+    no more memory while it loads than once it is loaded.
     """
 
-    load_tensor: Callable[[str], Float32Array]  # by the full name
+    find_tensor: Callable[[str], StoredTensor]  # by the full name
     backend: Backend
     prefix: str = ""
 
@@ -25,10 +25,10 @@ class Parameters:
         """The parameters of the part called `name`, as in `params.at("mlp").at("down_proj")`."""
         return dataclasses.replace(self, prefix=f"{self.prefix}{name}.")
 
-    def load(self, name: str, shape: tuple[int, ...]) -> Float32Array:
-        """Load one tensor; ValueError if its shape is not the one that the model's configuration calls for."""
+    def stored(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
+        """Find one tensor; ValueError if its shape is not the one that the model's configuration calls for."""
         full_name = self.prefix + name
-        tensor = self.load_tensor(full_name)
+        tensor = self.find_tensor(full_name)
         if tensor.shape != shape:
             raise ValueError(
                 f"{full_name} has shape {list(tensor.shape)}, and the model's configuration calls for {list(shape)}: "

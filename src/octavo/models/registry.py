@@ -24,12 +24,12 @@ def build_model(config: ModelConfig, weights: WeightSource, backend: Backend, ma
     """Load every weight into `backend` and return the model, for sequences of up to `max_positions` tokens.
 
     Raises ValueError for an architecture that octavo does not know and for a weight of another shape than `config`
-    calls for; a weight that is missing raises as `weights.load` does.
+    calls for; a weight that is missing raises as `weights.stored` does.
     """
     model = MODEL_BY_ARCHITECTURE.get(config.architecture)
     if model is None:
         known = ", ".join(sorted(MODEL_BY_ARCHITECTURE))
         raise ValueError(f"architecture is {config.architecture!r}; octavo knows {known}")
-    divisors = weights.load(ROPE_FREQS) if ROPE_FREQS in weights else None
+    divisors = weights.stored(ROPE_FREQS).to_float32() if ROPE_FREQS in weights else None
     rotary = RotaryEmbedding(backend, config, max_positions, divisors)
-    return model(config, Parameters(weights.load, backend), rotary)
+    return model(config, Parameters(weights.stored, backend), rotary)

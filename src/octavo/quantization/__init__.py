@@ -1,1 +1,1 @@
-"""Formats of quantized weights: what the bytes of a file mean as float32 numbers."""
+"""Formats of weights in files: what their bytes mean as float32 numbers."""

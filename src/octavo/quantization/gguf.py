@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 Float32Array = NDArray[np.float32]
 ByteArray = NDArray[np.uint8]
-Dequantize = Callable[[ByteArray, str, int], Float32Array]  # (bytes, type name, number of elements) -> elements
 
 _ELEMENTS_AT_ONCE = 1 << 18  # keeps a formula's intermediate arrays in the CPU's cache
 
@@ -25,19 +24,22 @@ class BlockFormat(NamedTuple):
 
     num_elements: int  # of a block
     layout: np.dtype  # of a block's bytes
-    formula: Callable[[np.ndarray], np.ndarray]  # [B] of layout -> [B, num_elements] float32
+    formula: Callable[[np.ndarray], np.ndarray] | None  # [B] of layout -> [B, num_elements] float32; None: as they are
 
 
 def dequantize(data: ByteArray, type_name: str, num_elements: int) -> Float32Array:
     """The float32 numbers, [num_elements], that the bytes of a tensor of type `type_name` stand for.
 
-    Raises ValueError for a type without a formula, naming those that have one, and for a wrong number of bytes.
+    Those that are float32 already are `data` itself, without a copy if it is aligned. Raises ValueError for a type that
+    is not in BLOCK_FORMATS, naming those that are, and for a wrong number of bytes.
     """
     if type_name not in BLOCK_FORMATS:
         raise ValueError(f"tensor type {type_name} is not supported; octavo reads {', '.join(BLOCK_FORMATS)}")
     block = BLOCK_FORMATS[type_name]
     if num_elements % block.num_elements or data.nbytes != num_bytes(type_name, num_elements):
         raise ValueError(f"{num_elements} elements of type {type_name} do not fill {data.nbytes} bytes exactly")
+    if block.formula is None:
+        return np.require(data.view("<f4"), requirements="A")
     blocks = data.view(block.layout)
     out = np.empty((len(blocks), block.num_elements), np.float32)
     step = _ELEMENTS_AT_ONCE // block.num_elements
@@ -48,21 +50,10 @@ def dequantize(data: ByteArray, type_name: str, num_elements: int) -> Float32Arr
     return out.reshape(num_elements)
 
 
-def read_floats(data: ByteArray, type_name: str, num_elements: int, dequantize: Dequantize) -> Float32Array:
-    """The numbers of a tensor. Those that are float32 already are `data` itself, without a copy if it is aligned."""
-    if type_name == "F32":
-        return np.require(data.view("<f4"), requirements="A")
-    return dequantize(data, type_name, num_elements)
-
-
 def num_bytes(type_name: str, num_elements: int) -> int:
     """How many bytes that many elements of this type take."""
     block = BLOCK_FORMATS[type_name]
     return num_elements // block.num_elements * block.layout.itemsize
-
-
-def _f32(blocks: np.ndarray) -> np.ndarray:
-    return blocks["x"][:, None]
 
 
 def _f16(blocks: np.ndarray) -> np.ndarray:
@@ -162,7 +153,7 @@ def _layout(**fields: str) -> np.dtype:
 
 # d: scale, m: minimum, s: scales of sub-blocks, q: low bits, h: high bits.
 BLOCK_FORMATS = {
-    "F32": BlockFormat(1, _layout(x="<f4"), _f32),
+    "F32": BlockFormat(1, _layout(x="<f4"), None),
     "F16": BlockFormat(1, _layout(x="<f2"), _f16),
     "BF16": BlockFormat(1, _layout(x="<u2"), _bf16),
     "Q8_0": BlockFormat(32, _layout(d="<f2", q="32i1"), _q8_0),

@@ -1,1 +1,1 @@
-"""Checkpoints on disk: GGUF files and Hugging Face folders become one configuration and named float32 arrays."""
+"""Checkpoints on disk: GGUF files and Hugging Face folders become one configuration and named tensors."""

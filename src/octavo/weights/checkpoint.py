@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from octavo.backends.native.dequantization import dequantize as dequantize_natively
 from octavo.config import ModelConfig
-from octavo.quantization.gguf import Dequantize
 from octavo.weights import gguf, hugging_face
 from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.parameters import check_parameters
@@ -39,20 +37,19 @@ class Checkpoint:
         return self.read_tokenizer_spec()
 
 
-def open_checkpoint(path: str | Path, *, dequantize: Dequantize = dequantize_natively) -> Checkpoint:
+def open_checkpoint(path: str | Path) -> Checkpoint:
     """Open a .gguf file, a Hugging Face folder, or a Hugging Face repository, which is downloaded first.
 
-    `dequantize` turns the bytes of a tensor into numbers: the extension's by default, or the formulas in
-    octavo.quantization.gguf, which give the same bits. Raises CheckpointError if there is nothing to open, or
-    nothing that octavo can run; the message says what it found, what is supported and what to do.
+    Raises CheckpointError if there is nothing to open, or nothing that octavo can run; the message says what it found,
+    what is supported and what to do.
     """
     local = Path(path)
     if local.is_file():
-        checkpoint = _open_gguf(local, dequantize)
+        checkpoint = _open_gguf(local)
     elif local.is_dir():
-        checkpoint = _open_folder(local, local.resolve().name, dequantize)
+        checkpoint = _open_folder(local, local.resolve().name)
     elif isinstance(path, str) and _HUB_NAME.fullmatch(path):
-        checkpoint = _open_folder(_download(path), path, dequantize)
+        checkpoint = _open_folder(_download(path), path)
     else:
         raise CheckpointError(
             f"there is no {path}: give a .gguf file, a Hugging Face folder or the name of a Hugging Face repository"
@@ -62,20 +59,20 @@ def open_checkpoint(path: str | Path, *, dequantize: Dequantize = dequantize_nat
     return checkpoint
 
 
-def _open_gguf(path: Path, dequantize: Dequantize) -> Checkpoint:
+def _open_gguf(path: Path) -> Checkpoint:
     file = GGUFFile(path)
     config = gguf.read_config(file)
     return Checkpoint(
         name=path.stem,
         config=config,
-        tensors=gguf.GGUFSource(file, config, dequantize),
+        tensors=gguf.GGUFSource(file, config),
         eos_token_ids=gguf.read_eos_token_ids(file),
         size_bytes=path.stat().st_size,
         read_tokenizer_spec=partial(gguf.read_tokenizer_spec, file),
     )
 
 
-def _open_folder(folder: Path, name: str, dequantize: Dequantize) -> Checkpoint:
+def _open_folder(folder: Path, name: str) -> Checkpoint:
     if not (folder / "config.json").exists():
         found = ", ".join(sorted(path.name for path in folder.glob("*.gguf"))) or "no .gguf file either"
         raise CheckpointError(f"{folder} holds no config.json; to open a .gguf file, name the file itself ({found})")
@@ -84,7 +81,7 @@ def _open_folder(folder: Path, name: str, dequantize: Dequantize) -> Checkpoint:
     return Checkpoint(
         name=name,
         config=config,
-        tensors=SafetensorsSource(files, dequantize),
+        tensors=SafetensorsSource(files),
         eos_token_ids=hugging_face.read_eos_token_ids(folder),
         size_bytes=sum(file.stat().st_size for file in files),
         read_tokenizer_spec=partial(hugging_face.read_tokenizer_spec, folder),

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from octavo.backends.ops import ByteArray, StoredTensor
 from octavo.config import ModelConfig
-from octavo.quantization.gguf import Dequantize, read_floats
 from octavo.weights.fields import Fields
 from octavo.weights.gguf_file import GGUFFile, GGUFTensor, StringArray
 from octavo.weights.parameters import ARCHITECTURES
-from octavo.weights.source import ROPE_FREQS, CheckpointError, Float32Array
+from octavo.weights.source import ROPE_FREQS, CheckpointError
 from octavo.weights.tokenizer_spec import GGUFVocabulary, TokenizerSpec, TokenType
 
 _HF_NAMES = {
@@ -41,9 +41,8 @@ _GGUF_NAME = re.compile(r"(?:blk\.(?P<layer>\d+)\.)?(?P<part>\w+)\.(?P<kind>weig
 class GGUFSource:
     """The parameters of a GGUF file as a WeightSource."""
 
-    def __init__(self, file: GGUFFile, config: ModelConfig, dequantize: Dequantize) -> None:
+    def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
         self._file = file
-        self._dequantize = dequantize
         self._tensors = {hugging_face_name(name): tensor for name, tensor in file.tensors.items()}
         # The converter reorders the rows of Llama's rotated projections, head by head.
         self._reordered = {}
@@ -61,15 +60,14 @@ class GGUFSource:
         """See WeightSource."""
         return self._tensor(name).shape
 
-    def load(self, name: str) -> Float32Array:
+    def stored(self, name: str) -> StoredTensor:
         """See WeightSource."""
         tensor = self._tensor(name)
         data = self._file.bytes_of(tensor)
-        values = read_floats(data, tensor.type_name, tensor.num_elements, self._dequantize).reshape(tensor.shape)
         for projection, num_heads in self._reordered.items():
             if f".{projection}." in name:
-                return split_halves(values, num_heads)
-        return values
+                data = split_halves(data.reshape(tensor.shape[0], -1), num_heads)
+        return StoredTensor(tensor.type_name, data.reshape(*tensor.shape[:-1], -1), tensor.shape)
 
     def _tensor(self, name: str) -> GGUFTensor:
         if name not in self._tensors:
@@ -86,14 +84,14 @@ def hugging_face_name(name: str) -> str:
     return f"{layer}{_HF_NAMES[match['part']]}.{match['kind']}"
 
 
-def split_halves(projection: np.ndarray, num_heads: int) -> np.ndarray:
-    """Put the rows of each head, [num_heads * D, ...], back from pairs side by side to first half, second half.
+def split_halves(rows: ByteArray, num_heads: int) -> ByteArray:
+    """Put the rows of each head, [num_heads * D, bytes], back from pairs side by side to first half, second half.
 
     GGUF keeps a head's rows as 0, D/2, 1, D/2 + 1, ...: the order in which rotary embedding takes neighbours for
     pairs. `num_heads` is the number of heads of this very projection: of K there may be fewer than of Q.
     """
-    pairs = projection.reshape(num_heads, -1, 2, *projection.shape[1:])
-    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(projection.shape)
+    pairs = rows.reshape(num_heads, -1, 2, rows.shape[1])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
 def read_config(file: GGUFFile) -> ModelConfig:

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from octavo.quantization.gguf import Dequantize, num_bytes, read_floats
-from octavo.weights.source import CheckpointError, Float32Array
+from octavo.backends.ops import StoredTensor
+from octavo.quantization.gguf import num_bytes
+from octavo.weights.source import CheckpointError
 
 _DTYPES = ("F32", "F16", "BF16")
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
@@ -39,8 +40,7 @@ class SafetensorsSource:
     Raises CheckpointError, naming the file, for one that cannot be read or contradicts itself.
     """
 
-    def __init__(self, paths: Iterable[Path], dequantize: Dequantize) -> None:
-        self._dequantize = dequantize
+    def __init__(self, paths: Iterable[Path]) -> None:
         self._tensors: dict[str, _Tensor] = {}
         for path in paths:
             self._tensors.update(_read_file(path))
@@ -56,12 +56,12 @@ class SafetensorsSource:
         """See WeightSource."""
         return self._tensor(name).shape
 
-    def load(self, name: str) -> Float32Array:
+    def stored(self, name: str) -> StoredTensor:
         """See WeightSource."""
         tensor = self._tensor(name)
-        num_elements = math.prod(tensor.shape)
-        data = np.frombuffer(tensor.data, np.uint8, num_bytes(tensor.dtype, num_elements), tensor.offset_bytes)
-        return read_floats(data, tensor.dtype, num_elements, self._dequantize).reshape(tensor.shape)
+        size = num_bytes(tensor.dtype, math.prod(tensor.shape))
+        data = np.frombuffer(tensor.data, np.uint8, size, tensor.offset_bytes)
+        return StoredTensor(tensor.dtype, data.reshape(*tensor.shape[:-1], -1), tensor.shape)
 
     def _tensor(self, name: str) -> _Tensor:
         if name not in self._tensors:

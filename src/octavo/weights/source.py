@@ -1,13 +1,10 @@
-"""WeightSource: named float32 arrays, whichever file format they come from."""
+"""WeightSource: the parameters of a checkpoint by name, whichever file format they come from."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-Float32Array = NDArray[np.float32]
+from octavo.backends.ops import StoredTensor
 
 ROPE_FREQS = "rope_freqs.weight"  # optional, [head_dim / 2]: divisors of the inverse rotary frequencies
 
@@ -27,8 +24,8 @@ class WeightSource(Protocol):
         """The shape of a parameter. Raises CheckpointError if there is none of that name."""
         ...
 
-    def load(self, name: str) -> Float32Array:
-        """A parameter as a C-contiguous array; read-only where it can be the file itself. Raises as `shape` does."""
+    def stored(self, name: str) -> StoredTensor:
+        """A parameter as it is stored, C-contiguous; nothing is read before its bytes are. Raises as `shape` does."""
         ...
 
     def __contains__(self, name: str) -> bool:

@@ -1,7 +1,9 @@
-"""The native backend: the op table in C++, on the CPU, in float32."""
+"""The native backend: the op table in C++, on the CPU. Activations are float32, weights what `weight_kinds` says."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +13,7 @@ from octavo.backends.native.arrays import float_array
 from octavo.backends.native.isa import load_extension
 from octavo.backends.native.kv_cache import NativeKVCache
 from octavo.backends.native.operations import NativeOps, RotaryTable
+from octavo.backends.native.weight_kinds import choose_kind
 from octavo.backends.ops import (
     Float32Array,
     KVCache,
@@ -19,6 +22,7 @@ from octavo.backends.ops import (
     SampledBatch,
     SamplingBatch,
     StepBatch,
+    StoredTensor,
     Weight,
 )
 
@@ -54,24 +58,50 @@ class NativeStep:
 class NativeBackend:
     """Runs on `num_threads` threads, of which the caller is one.
 
-    Raises ImportError if the extension was not built, ValueError if num_threads is not positive.
+    `dtype` and `quantization` are as in EngineConfig. Raises ImportError if the extension was not built, ValueError if
+    num_threads is not positive.
     """
 
     kv_itemsize = 4  # float32
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, num_threads: int, *, dtype: str = "auto", quantization: str | None = None) -> None:
         self._extension = load_extension()
         self._pool: Any = self._extension.ThreadPool(num_threads)
+        self._dtype = dtype
+        self._quantization = quantization
+        self.weight_bytes_by_kind: dict[str, int] = Counter()
 
-    def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Weight:
-        """Pack a parameter: [N, K] for `linear` and `embed` alike, [N] for `rms_norm`."""
-        if tensor.ndim == 1:
-            if bias is not None:
-                raise ValueError(f"a weight of one dimension, here [{len(tensor)}], has no bias")
-            return float_array(tensor)
-        return self._extension.LinearWeight(
-            self._pool, float_array(tensor), None if bias is None else float_array(bias)
+    def load_weight(
+        self, parts: Sequence[StoredTensor], bias: Float32Array | None = None, *, is_vocabulary: bool = False
+    ) -> Weight:
+        """Pack a parameter: a matrix from the bytes of its file, a vector as float32."""
+        if len(parts[0].shape) == 1:
+            return self._load_vector(parts, bias)
+        kind = choose_kind(
+            [part.format for part in parts],
+            dtype=self._dtype,
+            quantization=self._quantization,
+            is_vocabulary=is_vocabulary,
         )
+        stored = [(part.format, part.data, part.shape[1]) for part in parts]
+        if not hasattr(self._extension.LinearWeight, "pack"):  # TEMPORARY
+            floats = np.concatenate([part.to_float32() for part in parts])
+            self.weight_bytes_by_kind["float32"] += floats.nbytes
+            return self._extension.LinearWeight(
+                self._pool, float_array(floats), None if bias is None else float_array(bias)
+            )
+        weight = self._extension.LinearWeight.pack(
+            self._pool, kind, stored, None if bias is None else float_array(bias)
+        )
+        self.weight_bytes_by_kind[kind] += weight.num_bytes
+        return weight
+
+    def _load_vector(self, parts: Sequence[StoredTensor], bias: Float32Array | None) -> Float32Array:
+        if bias is not None:
+            raise ValueError(f"a weight of one dimension, here {list(parts[0].shape)}, has no bias")
+        vector = np.concatenate([part.to_float32() for part in parts])  # a copy: it must not keep the file open
+        self.weight_bytes_by_kind["float32"] += vector.nbytes
+        return vector
 
     def rotary_table(self, cos: Float32Array, sin: Float32Array) -> Weight:
         """Keep the cosines and sines of every position."""

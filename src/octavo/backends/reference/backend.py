@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from octavo.backends.ops import Float32Array, KVCache, KVShape, Model, SampledBatch, SamplingBatch, StepBatch
+from collections.abc import Sequence
+
+import numpy as np
+
+from octavo.backends.ops import (
+    Float32Array,
+    KVCache,
+    KVShape,
+    Model,
+    SampledBatch,
+    SamplingBatch,
+    StepBatch,
+    StoredTensor,
+)
 from octavo.backends.reference.kv_cache import ReferenceKVCache
 from octavo.backends.reference.ops import Parameter, ReferenceOps, RotaryTable
 from octavo.backends.reference.sampling import sample
@@ -26,12 +39,19 @@ class ReferenceStep:
 
 
 class ReferenceBackend:
-    """Slow and obviously right. Weights stay float32 arrays as they come; results are float32."""
+    """Slow and obviously right. Weights become float32 arrays, whatever they are in their file; results are float32."""
 
     kv_itemsize = 4  # float32
 
-    def load_weight(self, tensor: Float32Array, bias: Float32Array | None = None) -> Parameter:
-        """Keep a parameter."""
+    def __init__(self) -> None:
+        self.weight_bytes_by_kind = {"float32": 0}
+
+    def load_weight(
+        self, parts: Sequence[StoredTensor], bias: Float32Array | None = None, *, is_vocabulary: bool = False
+    ) -> Parameter:
+        """Keep a parameter, all of whose rows are treated alike."""
+        tensor = np.concatenate([part.to_float32() for part in parts])
+        self.weight_bytes_by_kind["float32"] += tensor.nbytes
         return Parameter(tensor, bias)
 
     def rotary_table(self, cos: Float32Array, sin: Float32Array) -> RotaryTable:

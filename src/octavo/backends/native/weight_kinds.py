@@ -1,0 +1,43 @@
+"""What a parameter is packed into: the kind of number that the kernels multiply with.
+
+float32 and bfloat16 are what their names say; int8 and int4 are whole numbers in groups of 32 along K, each with a
+scale (and in int4 a minimum) of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+KINDS = ("int4", "int8", "bfloat16", "float32")  # the least precise first
+
+# Formats without a kind of their own become the next more precise one: five bits or six are requantized to eight.
+_KIND_BY_FORMAT = {
+    "Q4_0": "int4",
+    "Q4_1": "int4",
+    "Q4_K": "int4",
+    "Q5_0": "int8",
+    "Q5_1": "int8",
+    "Q5_K": "int8",
+    "Q6_K": "int8",
+    "Q8_0": "int8",
+    "F16": "bfloat16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+}
+
+
+def choose_kind(formats: Iterable[str], *, dtype: str, quantization: str | None, is_vocabulary: bool) -> str:
+    """The kind, one of KINDS, of a matrix whose parts are stored in these formats.
+
+    `dtype` "float32" or "bfloat16" and `quantization` "int8" or "int4" force that kind; with "auto" and None the
+    formats decide, and parts that become one matrix all get the kind of the most precise of them. Rows that stand for
+    tokens, of the embedding and of the head, become int8 where int4 is forced, unless the file has them in four bits:
+    an error in a row of the embedding is not averaged with that of others, and one in the head goes into a logit as it
+    is, which is why llama.cpp's mixtures keep these two more precise, too.
+    """
+    stored = max((_KIND_BY_FORMAT[name] for name in formats), key=KINDS.index)
+    if dtype != "auto":
+        return dtype
+    if quantization == "int4" and is_vocabulary and stored != "int4":
+        return "int8"
+    return quantization or stored
