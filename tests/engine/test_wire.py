@@ -24,7 +24,7 @@ REQUEST = EngineRequest(
     eos_token_ids=(2, 3),
     cache_salt="salt",
 )
-FRONT_MESSAGES = [
+FRONT_MESSAGES: list[wire.FrontMessage] = [
     wire.Start(EngineConfig("model", gpu_memory_utilization=0.5)),
     wire.Add(REQUEST),
     wire.Abort("req-1"),
@@ -32,7 +32,7 @@ FRONT_MESSAGES = [
     wire.Shutdown(),
 ]
 OUTPUT = RequestOutput("req-1", 2, (7,), (TokenLogprobs(-math.inf, 1, ((7, -1 / 3),)),), "stop", 7, 16)
-CORE_MESSAGES = [
+CORE_MESSAGES: list[wire.CoreMessage] = [
     wire.Phase("loading", 0.1),
     wire.Outputs((OUTPUT,), StepStats(step_s=1 / 3)),
     wire.Rejected("req-1", "code", "why"),

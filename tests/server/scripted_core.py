@@ -115,4 +115,6 @@ def fails(request: EngineRequest) -> list[RequestOutput]:
 
 def _memory_plan() -> MemoryPlan:
     model = ModelConfig("llama", 320, 64, 128, 2, 4, 2, 16, MAX_MODEL_LEN, 1e-5, 10000.0)
-    return MemoryPlan(MemoryUse(1 << 30, {"float32": 1 << 20}, 1 << 20), model, 4, MAX_MODEL_LEN // 16, MAX_MODEL_LEN, 8, "a rule")
+    return MemoryPlan(
+        MemoryUse(1 << 30, {"float32": 1 << 20}, 1 << 20), model, 4, MAX_MODEL_LEN // 16, MAX_MODEL_LEN, 8, "a rule"
+    )

@@ -112,7 +112,7 @@ async def test_nothing_before_the_start_or_after_the_end(loading_engine, core):
 
 
 async def test_a_process_that_stands_still_is_ended(engine, core, monkeypatch):
-    monkeypatch.setattr(async_engine.wire, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(wire, "HEARTBEAT_S", 0.01)
     core.say(wire.Heartbeat(0.0))
     engine._tasks.append(asyncio.create_task(engine._watch(core)))  # the one that runs sleeps for seconds
     while engine.status.state is not EngineState.DEAD:
@@ -123,7 +123,7 @@ async def test_a_process_that_stands_still_is_ended(engine, core, monkeypatch):
 async def test_a_step_that_never_ends_is_ended(engine, core):
     core.say(wire.Heartbeat(async_engine.MAX_STEP_S))
     await asyncio.sleep(0.01)
-    assert engine.status.state is EngineState.READY
+    engine.check_ready()
     core.say(wire.Heartbeat(async_engine.MAX_STEP_S + 1))
     while engine.status.state is not EngineState.DEAD:
         await asyncio.sleep(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
@@ -46,7 +48,7 @@ async def test_the_whole_answer(client):
 
 
 async def test_parameters_reach_the_engine(client, core):
-    fields = {
+    fields: dict[str, Any] = {
         "n": 3,
         "temperature": 0.5,
         "top_p": 0.9,
@@ -85,6 +87,7 @@ async def test_what_asks_for_nothing_is_accepted(client, core):
         "response_format": {"type": "text"},
         "tools": [],
         "tool_choice": "none",
+        "add_special_tokens": False,
         "user": "u",
         "store": False,
         "metadata": {"a": "b"},

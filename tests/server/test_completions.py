@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
@@ -81,7 +83,7 @@ async def test_logprobs(client, core):
         "tokens": ["a", part, part, "?"],
         "top_logprobs": [{"a": -0.5, "?": -9999.0}, *[{part: -0.5, "?": -9999.0}] * 2, {"?": -0.5}],
     }
-    merged = {name: [] for name in choice["logprobs"]}
+    merged: dict[str, list[Any]] = {name: [] for name in choice["logprobs"]}
     for event in read_events(await client.post(URL, json=fields | {"stream": True})):
         for name, values in (event["choices"][0]["logprobs"] or {}).items():
             merged[name] += values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ class Client:
     """Sends a request to the application and can leave."""
 
     def __init__(self, app, path, body):
-        self._to_app = asyncio.Queue()
+        self._to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._to_app.put_nowait({"type": "http.request", "body": json.dumps(body).encode(), "more_body": False})
         self.received = []
         scope = {

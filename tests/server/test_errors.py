@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def error_of(response):
     return error
 
 
-CHAT_ERRORS = [  # field, value, param, code
+CHAT_ERRORS: list[tuple[str, Any, str | None, str]] = [  # field, value, param, code
     ("messages", None, "messages", "invalid_value"),
     ("messages", "Hi", "messages", "invalid_value"),
     ("messages", [], "messages", "invalid_value"),
@@ -102,12 +103,14 @@ CHAT_ERRORS = [  # field, value, param, code
     ("guided_choice", ["a"], "guided_choice", "unsupported_parameter"),
     ("guided_grammar", "root ::= 'a'", "guided_grammar", "unsupported_parameter"),
     ("tools", [{"type": "function", "function": {"name": "f"}}], "tools", "unsupported_parameter"),
+    ("tool_choice", "auto", "tool_choice", "unsupported_parameter"),
     ("tool_choice", "required", "tool_choice", "unsupported_parameter"),
     ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool_choice", "unsupported_parameter"),
     ("prompt_logprobs", 1, "prompt_logprobs", "unsupported_parameter"),
     ("bad_words", ["x"], "bad_words", "unsupported_parameter"),
     ("allowed_token_ids", [5], "allowed_token_ids", "unsupported_parameter"),
     ("use_beam_search", True, "use_beam_search", "unsupported_parameter"),
+    ("add_special_tokens", True, "add_special_tokens", "unsupported_parameter"),
     ("continue_final_message", True, "continue_final_message", "unsupported_parameter"),
 ]
 
@@ -127,7 +130,7 @@ async def test_chat_refuses(client, core, field, value, param, code, stream):
     assert (await client.post(CHAT, json={"messages": [USER]})).status_code == 200
 
 
-COMPLETION_ERRORS = [
+COMPLETION_ERRORS: list[tuple[str, Any, str | None, str]] = [
     ("prompt", None, "prompt", "invalid_value"),
     ("prompt", 5, "prompt", "invalid_value"),
     ("prompt", "", None, "invalid_value"),
@@ -154,6 +157,7 @@ COMPLETION_ERRORS = [
     ("logprobs", 21, "logprobs", "invalid_value"),
     ("logprobs", 10**6, "logprobs", "invalid_value"),
     ("logprobs", 2**31, "logprobs", "invalid_value"),
+    ("add_special_tokens", False, "add_special_tokens", "unsupported_parameter"),
     ("suffix", "end", "suffix", "unsupported_parameter"),
     ("best_of", 3, "best_of", "unsupported_parameter"),
 ]

@@ -11,6 +11,7 @@ from octavo.config import EngineConfig
 from octavo.engine import wire
 
 EXIT_TIMEOUT_S = 5.0
+STDERR = 2  # the file descriptor: what stands in sys.stderr need not be a file
 
 
 class CoreClient:
@@ -32,7 +33,7 @@ class CoreClient:
                 [sys.executable, "-m", "octavo.engine.core_process", "--fd", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
+                stdout=STDERR,
             )
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         client = cls(process, reader, writer)

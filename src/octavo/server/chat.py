@@ -39,9 +39,9 @@ RESERVED_VARIABLES = ("messages", "tools", "add_generation_prompt")
 async def create_chat_completion(request: Request) -> Response | EventStream:
     """Continue a conversation by one turn, or by n alternatives of it."""
     serving = serving_of(request)
-    serving.check_ready()
+    serving.engine.check_ready()
     fields = await read_object(request)
-    refuse_unsupported(fields)
+    refuse_unsupported(fields, adds_special_tokens=False)  # writing them is the template's business
     body = convert(fields, ChatCompletionRequest)
     return await finish_or_disconnect(request.receive, _answer(serving, body))
 

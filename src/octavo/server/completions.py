@@ -29,9 +29,9 @@ MAX_PROMPTS = 256
 async def create_completion(request: Request) -> Response | EventStream:
     """Continue one prompt or several, each by n alternatives."""
     serving = serving_of(request)
-    serving.check_ready()
+    serving.engine.check_ready()
     fields = await read_object(request)
-    refuse_unsupported(fields)
+    refuse_unsupported(fields, adds_special_tokens=True)
     body = convert(fields, CompletionRequest)
     return await finish_or_disconnect(request.receive, _answer(serving, body))
 

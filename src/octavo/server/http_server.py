@@ -12,10 +12,11 @@ from typing import Any
 import uvicorn
 
 from octavo.engine.async_engine import AsyncEngine
-from octavo.engine.engine_status import EngineState
+from octavo.engine.engine_status import EngineState, EngineUnavailableError
 from octavo.server.app import create_app
 
 TICK_S = 1.0
+KEEP_ALIVE_S = 75  # longer than clients keep idle connections, lest one is closed just as it is used again
 FLUSH_TIMEOUT_S = 5  # for responses that are complete and still on their way to the client
 
 
@@ -39,6 +40,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=FLUSH_TIMEOUT_S,
         )
         self._server = _Uvicorn(config)
@@ -57,9 +59,9 @@ class HttpServer:
             if await self._finish_before_signal(self._engine.wait_until_ready()):
                 on_ready(self._engine)
                 await self._signals.get()
-            if self._engine.status.state is EngineState.DEAD:
-                self._engine.check_ready()
             await self._finish_before_signal(self._engine.drain(self._shutdown_timeout_s))
+            if self._engine.status.state is EngineState.DEAD:
+                raise EngineUnavailableError(self._engine.status)
         finally:
             await self._engine.close()
             self._server.stop()

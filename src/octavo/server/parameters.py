@@ -35,7 +35,7 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "guided_choice": (),
     "guided_grammar": (),
     "tools": ([],),
-    "tool_choice": ("none", "auto"),
+    "tool_choice": ("none",),
     "documents": ([],),
     "chat_template": (),
     "continue_final_message": (False,),
@@ -61,10 +61,14 @@ SAMPLING_FIELDS = (
 )
 
 
-def refuse_unsupported(fields: dict[str, Any]) -> None:
-    """Raise the error for the first field that asks for what octavo does not do."""
+def refuse_unsupported(fields: dict[str, Any], *, adds_special_tokens: bool) -> None:
+    """Raise the error for the first field that asks for what octavo does not do.
+
+    `adds_special_tokens`: whether the endpoint puts the model's special tokens before the prompt.
+    """
+    neutral_values = NEUTRAL_VALUES | {"add_special_tokens": (adds_special_tokens,)}
     for name, value in fields.items():
-        if name in NEUTRAL_VALUES and value not in NEUTRAL_VALUES[name]:
+        if name in neutral_values and value not in neutral_values[name]:
             raise invalid(name, f"{name} is not supported; leave it out", "unsupported_parameter")
 
 

@@ -28,10 +28,6 @@ class Serving:
         config = self.engine.ready.config
         return (config.served_model_name or config.model,)
 
-    def check_ready(self) -> None:
-        """Raise EngineUnavailableError, which says why, unless requests are welcome."""
-        self.engine.check_ready()
-
     def model_name(self, requested: str | None) -> str:
         """The name to answer under. Raises the error for a model that is not served."""
         if not requested:
