@@ -66,8 +66,9 @@ class _RequestState:
     """One request: its prompt and its choices."""
 
     def __init__(self, request: EngineRequest, prompt: str | None, tokenizer: Tokenizer) -> None:
-        self._request = request
+        self._request_id = request.request_id
         self._prompt = prompt
+        self._prompt_token_ids = list(request.prompt_token_ids)  # one list, which every output of the request shows
         self._num_cached_tokens = 0
         self.kind = request.sampling_params.output_kind
         self.choices = [
@@ -92,9 +93,9 @@ class _RequestState:
     def output(self, choices: list[CompletionOutput]) -> GenerationOutput:
         """The request as its user sees it, with these of its choices."""
         return GenerationOutput(
-            request_id=self._request.request_id,
+            request_id=self._request_id,
             prompt=self._prompt,
-            prompt_token_ids=list(self._request.prompt_token_ids),
+            prompt_token_ids=self._prompt_token_ids,
             outputs=sorted(choices, key=lambda choice: choice.index),
             finished=self.is_finished,
             num_cached_tokens=self._num_cached_tokens,
