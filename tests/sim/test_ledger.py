@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -38,6 +41,16 @@ def trace_digest(seed: int) -> str:
 def test_a_seed_repeats_itself_to_the_last_decision(seed):
     assert trace_digest(seed) == trace_digest(seed)
     assert trace_digest(seed) != trace_digest(seed + 1)
+
+
+def test_a_seed_repeats_itself_in_another_process():
+    command = [sys.executable, "-m", "octavo.sim.ledger", "--seed", "3", "--steps", "30"]
+    outputs = {
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert b"nothing found" in outputs.pop()
 
 
 def forget_to_evict(self: PrefixIndex, block: Block) -> None:
