@@ -8,6 +8,7 @@ from octavo.core.admission import AdmissionLimits, RequestRejected
 from octavo.sim.checked_engine import CheckedEngine
 from octavo.sim.engine_settings import EngineSettings
 from tests.core.engine_requests import make_request, make_tokens
+from tests.core.hypothesis_settings import SHORT
 
 LIMITS = AdmissionLimits(max_model_len=100, num_blocks=4, block_size=16)
 
@@ -41,6 +42,7 @@ def test_a_prompt_must_be_there_and_leave_room():
         roomy.check(100, 1)
 
 
+@SHORT
 @given(
     num_blocks=st.integers(1, 4),
     block_size=st.sampled_from([2, 4]),

@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from octavo.core.block_pool import Block, BlockPool, FreeQueue
 from octavo.core.prefix_index import PrefixIndex
+from tests.core.hypothesis_settings import SHORT
 
 
 def ids(blocks) -> list[int]:
@@ -59,6 +60,7 @@ class FreeQueueMachine(RuleBasedStateMachine):
 
 
 TestFreeQueue = FreeQueueMachine.TestCase
+TestFreeQueue.settings = SHORT
 
 
 class BlockPoolMachine(RuleBasedStateMachine):
@@ -126,6 +128,7 @@ class BlockPoolMachine(RuleBasedStateMachine):
 
 
 TestBlockPool = BlockPoolMachine.TestCase
+TestBlockPool.settings = SHORT
 
 
 def test_a_pool_needs_a_block():

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from octavo.core.block_pool import Block
 from octavo.core.prefix_index import MAX_PARTIAL_CANDIDATES, PrefixIndex
+from tests.core.hypothesis_settings import SHORT
 
 KEY = b"key of this start"
 
@@ -78,6 +79,7 @@ def test_a_partial_lookup_compares_the_newest_few():
 tokens = st.lists(st.integers(0, 2**31 - 1), max_size=4)
 
 
+@SHORT
 @given(tokens, tokens, st.text(max_size=3), st.text(max_size=3))
 def test_keys_differ_by_every_token_the_parent_and_the_salt(left, right, salt, other_salt):
     index = PrefixIndex(KEY)

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from octavo.core.request import Request
 from octavo.core.waiting_queue import WaitingQueue
 from tests.core.engine_requests import make_request
+from tests.core.hypothesis_settings import SHORT
 
 
 def make(priority: int, arrival: int) -> Request:
@@ -67,6 +68,7 @@ class WaitingQueueMachine(RuleBasedStateMachine):
 
 
 TestWaitingQueue = WaitingQueueMachine.TestCase
+TestWaitingQueue.settings = SHORT
 
 
 def test_nobody_waits_twice():
