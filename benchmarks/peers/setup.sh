@@ -29,6 +29,10 @@ build_llama_cpp() {
     mkdir -p "$PEERS/src"
     "$PYTHON" -m pip download --quiet --no-deps --no-binary=:all: --dest "$PEERS/src" "${LLAMA_CPP_PYTHON/-/==}"
     tar -xzf "$PEERS/src/$LLAMA_CPP_PYTHON.tar.gz" -C "$PEERS/src"
+    # GCC deletes the stores of the AMX tile configuration, because its _tile_loadconfig does not say that it reads them;
+    # the server then crashes (llama.cpp issue 20824, pull request 26954).
+    sed -i 's/^ *_tile_loadconfig(&tc);/    __asm__ volatile("" : : "r"(\&tc) : "memory");\n&/' \
+        "$PEERS/src/$LLAMA_CPP_PYTHON/vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp"
     nice cmake -S "$PEERS/src/$LLAMA_CPP_PYTHON/vendor/llama.cpp" -B "$PEERS/llama_cpp" -DCMAKE_BUILD_TYPE=Release \
         -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
         -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
