@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType, TracebackType
-from typing import Any, Self
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING, Any, Self
 
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
 from octavo.engine.build import build_engine
-from octavo.engine.chat_template import Message
 from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.output_processor import OutputProcessor
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from octavo.engine.chat_template import Message
 
 
 class LLM:
@@ -40,8 +43,10 @@ class LLM:
             raise TypeError(f"LLM does not know {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
         config = EngineConfig(model=model, seed=seed, **options)
         checkpoint = open_checkpoint(config.model)
-        self.engine = build_engine(config, checkpoint)
-        self._tokenizer = self.engine.tokenizer
+        with ThreadPoolExecutor(max_workers=1) as executor:  # the kernels that load weights let other threads run
+            tokenizer = executor.submit(lambda: Tokenizer(checkpoint.tokenizer_spec))
+            self.engine = build_engine(config, checkpoint)
+            self._tokenizer = tokenizer.result()
         self._input_processor = InputProcessor(
             self._tokenizer,
             self.engine.limits,
@@ -172,32 +177,42 @@ class _ProgressBar:
     """Requests done and tokens a second, on a terminal."""
 
     def __init__(self, num_requests: int, *, is_shown: bool) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[tokens_per_s]:.1f} tokens/s"),
-            console=console,
-            disable=not (is_shown and console.is_terminal),
-        )
-        self._task = self._progress.add_task("generating", total=num_requests, tokens_per_s=0.0)
+        self._progress = _terminal_progress() if is_shown and sys.stderr.isatty() else None
+        self._num_requests = num_requests
         self._num_tokens = 0
         self._started_s = time.monotonic()
 
     def __enter__(self) -> _ProgressBar:
-        self._progress.start()
+        if self._progress is not None:
+            self._task = self._progress.add_task("generating", total=self._num_requests, tokens_per_s=0.0)
+            self._progress.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._progress.stop()
+        if self._progress is not None:
+            self._progress.stop()
 
     def update(self, num_finished: int, num_new_tokens: int) -> None:
         """Show how many requests are done, and count the tokens of a step."""
-        self._num_tokens += num_new_tokens
-        tokens_per_s = self._num_tokens / max(time.monotonic() - self._started_s, 1e-9)
-        self._progress.update(self._task, completed=num_finished, tokens_per_s=tokens_per_s)
+        if self._progress is not None:
+            self._num_tokens += num_new_tokens
+            tokens_per_s = self._num_tokens / max(time.monotonic() - self._started_s, 1e-9)
+            self._progress.update(self._task, completed=num_finished, tokens_per_s=tokens_per_s)
+
+
+def _terminal_progress() -> Progress:
+    # Not above: rich takes long to import, and a program without a terminal does not need it.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[tokens_per_s]:.1f} tokens/s"),
+        console=Console(stderr=True),
+    )
 
 
 def _prompt_list(prompts: Any) -> list[Prompt]:

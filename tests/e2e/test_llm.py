@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -154,7 +155,7 @@ def test_the_tokenizer_is_the_models(llm):
 def test_progress_is_shown_on_a_terminal_only(llm, capsys, monkeypatch):
     llm.generate(["A"])
     assert capsys.readouterr().err == ""
-    monkeypatch.setenv("FORCE_COLOR", "1")  # to rich, a terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     llm.generate(["A", "B"])
     shown = capsys.readouterr().err
     assert "2/2" in shown

@@ -16,6 +16,8 @@ from tokenizers import decoders, models, processors
 
 from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.gguf import read_vocab_size
+from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import TokenizerSpec, TokenType
 from tests.engine.small_tokenizers import (
@@ -231,6 +233,16 @@ def test_padding_of_the_vocabulary_is_not_part_of_it(tmp_path: Path) -> None:
     metadata["tokenizer.ggml.tokens"] += [f"[PAD{i}]" for i in range(size, size + 5)]
     metadata["tokenizer.ggml.token_type"] += [int(TokenType.UNUSED)] * 5
     assert gguf_tokenizer(tmp_path, metadata).vocab_size == size
+    assert read_vocab_size(GGUFFile(tmp_path / "tokenizer.gguf")) == size
+
+
+def test_the_size_is_known_without_a_tokenizer(tiny_model: Path, tiny_tokenizer: Tokenizer) -> None:
+    assert open_checkpoint(tiny_model).vocab_size == tiny_tokenizer.vocab_size
+
+
+@pytest.mark.model
+def test_the_size_of_the_demo_vocabulary(demo_model_path: Path, demo_tokenizer: Tokenizer) -> None:
+    assert open_checkpoint(demo_model_path).vocab_size == demo_tokenizer.vocab_size
 
 
 def test_half_a_surrogate_pair_is_refused(tokenizer: Tokenizer) -> None:

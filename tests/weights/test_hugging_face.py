@@ -211,6 +211,29 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(write_tiny_folder(tmp_path, tiny_config("llama")))
     with pytest.raises(CheckpointError, match=r"tokenizer\.json is missing"):
         _ = checkpoint.tokenizer_spec
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is missing"):
+        _ = checkpoint.vocab_size
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "vocab_size"),
+    [
+        ({"model": {"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": [["a", "b"]]}}, 8),
+        ({"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 3, "content": "<s>"}, {"id": 2, "content": "x"}]}, 4),
+        ({"model": {"type": "Unigram", "vocab": [["a", -1.5], ["b", -2.0]]}, "added_tokens": [{"id": 0}]}, 2),
+        ({"model": {"vocab": {}}}, 0),
+    ],
+)
+def test_the_size_of_a_vocabulary(tmp_path: Path, tokenizer: Any, vocab_size: int) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert hugging_face.read_vocab_size(tmp_path) == vocab_size
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"model": {"vocab": 5}}', '{"model": {"vocab": {"a": "b"}}}'])
+def test_a_damaged_vocabulary_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is not a tokenizer"):
+        hugging_face.read_vocab_size(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"x"', "\ud800".encode("utf-8", "surrogatepass"), "[" * 100_000])

@@ -21,6 +21,7 @@ from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.source import CheckpointError
 
 MAX_SILENT_HEARTBEATS = 6
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
@@ -168,6 +169,8 @@ class AsyncEngine:
                     self._enter_ready(message, client, await opening)
                 else:
                     self._take(message, client)
+        except CheckpointError as error:
+            self._failure = str(error)
         except Exception as error:
             logger.exception("the engine's front failed")
             self._failure = f"{type(error).__name__}: {error}"

@@ -17,7 +17,6 @@ from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.scheduler import Scheduler
 from octavo.engine import host
 from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
-from octavo.engine.tokenizer import Tokenizer
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
 from octavo.weights.checkpoint import Checkpoint
@@ -36,7 +35,6 @@ class BuiltEngine:
     config: EngineConfig  # resolved: no "decide for me" is left
     limits: AdmissionLimits
     memory: MemoryPlan
-    tokenizer: Tokenizer
     vocab_size: int  # token ids that exist: the model's logits may be wider than the tokenizer, by padding
 
 
@@ -49,8 +47,7 @@ def build_engine(
     CheckpointError for a damaged checkpoint.
     """
     enter = on_phase or (lambda phase: None)
-    enter("reading the tokenizer")
-    tokenizer = Tokenizer(checkpoint.tokenizer_spec)
+    vocab_size = min(checkpoint.vocab_size, checkpoint.config.vocab_size)
     enter("loading weights")
     num_threads = config.num_threads or host.num_usable_cpus()
     backend = _make_backend(config, num_threads)
@@ -62,11 +59,10 @@ def build_engine(
     kv = backend.allocate_kv(kv_shape(checkpoint.config, memory.num_blocks))
     enter("preparing the model")
     table = RequestTable(max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
-    vocab_size = min(tokenizer.vocab_size, checkpoint.config.vocab_size)
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
     scheduler = _make_scheduler(config, memory)
     core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic)
-    return BuiltEngine(core, config, scheduler.limits, memory, tokenizer, vocab_size)
+    return BuiltEngine(core, config, scheduler.limits, memory, vocab_size)
 
 
 def _make_backend(config: EngineConfig, num_threads: int) -> Backend:

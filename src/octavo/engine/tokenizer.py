@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 
-from octavo.engine.chat_template import ChatTemplate, Message
 from octavo.engine.gguf_tokenizer import build_gguf_tokenizer
 from octavo.engine.token_decoder import read_token_decoder
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import GGUFVocabulary, TokenizerSpec
+
+if TYPE_CHECKING:
+    from octavo.engine.chat_template import ChatTemplate, Message
 
 
 class Tokenizer:
@@ -31,10 +34,18 @@ class Tokenizer:
         self.bos_token_id = self._id_of(spec.bos_token)
         self.eos_token_id = self._id_of(spec.eos_token)
         self._bos_ids = self._ids_before_text(spec)
+        self._chat_template_source = spec.chat_template
         tokens = {"bos_token": spec.bos_token, "eos_token": spec.eos_token}
-        self.chat_template = ChatTemplate(
-            spec.chat_template, {name: token for name, token in tokens.items() if token is not None}
-        )
+        self._chat_variables = {name: token for name, token in tokens.items() if token is not None}
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The model's chat template."""
+        from octavo.engine.chat_template import (
+            ChatTemplate,
+        )  # not above: Jinja takes long to import, and may not be used
+
+        return ChatTemplate(self._chat_template_source, self._chat_variables)
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The ids of a text. Special tokens written out in it become their ids.

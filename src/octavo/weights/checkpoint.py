@@ -29,7 +29,13 @@ class Checkpoint:
     tensors: WeightSource
     eos_token_ids: tuple[int, ...]  # any of them ends an answer
     size_bytes: int  # of the files that hold the parameters
+    read_vocab_size: Callable[[], int]
     read_tokenizer_spec: Callable[[], TokenizerSpec]
+
+    @property
+    def vocab_size(self) -> int:
+        """How many token ids the tokenizer knows, found without building it. The embedding may have more rows."""
+        return self.read_vocab_size()
 
     @property
     def tokenizer_spec(self) -> TokenizerSpec:
@@ -68,6 +74,7 @@ def _open_gguf(path: Path) -> Checkpoint:
         tensors=gguf.GGUFSource(file, config),
         eos_token_ids=gguf.read_eos_token_ids(file),
         size_bytes=path.stat().st_size,
+        read_vocab_size=partial(gguf.read_vocab_size, file),
         read_tokenizer_spec=partial(gguf.read_tokenizer_spec, file),
     )
 
@@ -84,6 +91,7 @@ def _open_folder(folder: Path, name: str) -> Checkpoint:
         tensors=SafetensorsSource(files),
         eos_token_ids=hugging_face.read_eos_token_ids(folder),
         size_bytes=sum(file.stat().st_size for file in files),
+        read_vocab_size=partial(hugging_face.read_vocab_size, folder),
         read_tokenizer_spec=partial(hugging_face.read_tokenizer_spec, folder),
     )
 

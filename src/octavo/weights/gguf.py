@@ -140,6 +140,13 @@ def read_eos_token_ids(file: GGUFFile) -> tuple[int, ...]:
     return tuple(dict.fromkeys(token_id for token_id in ids if token_id is not None))
 
 
+def read_vocab_size(file: GGUFFile) -> int:
+    """How many token ids the tokenizer knows. Raises CheckpointError if there is no list of tokens."""
+    metadata = Fields(file.metadata, str(file.path))
+    tokens = metadata.get("tokenizer.ggml.tokens", StringArray)
+    return _num_used(_numbers(metadata, "tokenizer.ggml.token_type"), tokens.num_strings)
+
+
 def read_tokenizer_spec(file: GGUFFile) -> TokenizerSpec:
     """The tokenizer in the metadata. Raises CheckpointError if its lists are missing or contradict each other."""
     metadata = Fields(file.metadata, str(file.path))
@@ -163,8 +170,8 @@ def _read_vocabulary(metadata: Fields, place: str) -> GGUFVocabulary:
         raise CheckpointError(
             f"{place}: {len(tokens)} tokens, {len(types)} token types and {len(scores)} scores: the file is damaged"
         )
-    while types and types[-1] == TokenType.UNUSED:  # they pad the embedding; no text has them
-        del types[-1], tokens[-1]
+    num_used = _num_used(types, len(tokens))
+    del types[num_used:], tokens[num_used:]
     merges = "tokenizer.ggml.merges"
     return GGUFVocabulary(
         model=metadata.get("tokenizer.ggml.model", str),
@@ -176,6 +183,13 @@ def _read_vocabulary(metadata: Fields, place: str) -> GGUFVocabulary:
         adds_space_prefix=metadata.get("tokenizer.ggml.add_space_prefix", bool, True),
         unk_token_id=metadata.token_id("tokenizer.ggml.unknown_token_id", len(tokens)),
     )
+
+
+def _num_used(types: list[int], num_tokens: int) -> int:
+    """The number of tokens without the unused ones at the end: they pad the embedding, and no text has them."""
+    while num_tokens and types and types[num_tokens - 1] == TokenType.UNUSED:
+        num_tokens -= 1
+    return num_tokens
 
 
 def _numbers(metadata: Fields, name: str) -> list[Any]:

@@ -6,10 +6,28 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from octavo.config import ModelConfig, RopeScaling
 from octavo.weights.fields import Fields
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import TokenizerSpec
+
+
+class _AddedToken(msgspec.Struct):
+    id: int
+
+
+class _TokenizerModel(msgspec.Struct):
+    vocab: dict[str, int] | list[Any]  # the ids of the tokens, or the tokens in the order of their ids
+
+
+class _TokenizerJson(msgspec.Struct):
+    """What of tokenizer.json tells its size; all else, megabytes of it, is skipped."""
+
+    model: _TokenizerModel
+    added_tokens: list[_AddedToken] = []
+
 
 _ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
 
@@ -71,11 +89,21 @@ def read_eos_token_ids(folder: Path) -> tuple[int, ...]:
     return ()
 
 
+def read_vocab_size(folder: Path) -> int:
+    """How many token ids tokenizer.json knows, from 0 to the largest. Raises CheckpointError if it cannot be read."""
+    place = _tokenizer_path(folder)
+    try:
+        tokenizer = msgspec.json.decode(_read_text(place), type=_TokenizerJson)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CheckpointError(f"{place} is not a tokenizer: {error}") from error
+    vocabulary = tokenizer.model.vocab
+    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+    return 1 + max((*ids, *(token.id for token in tokenizer.added_tokens)), default=-1)
+
+
 def read_tokenizer_spec(folder: Path) -> TokenizerSpec:
     """The tokenizer of the folder. Raises CheckpointError if there is no tokenizer.json."""
-    vocabulary = folder / "tokenizer.json"
-    if not vocabulary.exists():
-        raise CheckpointError(f"{vocabulary} is missing: save the tokenizer with transformers' fast tokenizers")
+    vocabulary = _tokenizer_path(folder)
     config_path = folder / "tokenizer_config.json"
     config = _read_fields(config_path) if config_path.exists() else Fields({}, str(config_path))
     adds_bos = config.get("add_bos_token", bool) if "add_bos_token" in config else None
@@ -86,6 +114,13 @@ def read_tokenizer_spec(folder: Path) -> TokenizerSpec:
         eos_token=_token(config, "eos_token"),
         adds_bos=adds_bos,
     )
+
+
+def _tokenizer_path(folder: Path) -> Path:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing: save the tokenizer with transformers' fast tokenizers")
+    return path
 
 
 def _check_variant(config: Fields, place: Path) -> None:
