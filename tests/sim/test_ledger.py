@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from octavo.core.block_pool import Block
+from octavo.core.messages import RequestOutput
 from octavo.core.prefix_index import PrefixIndex
 from octavo.core.scheduler import Scheduler
 from octavo.sim import ledger
@@ -80,12 +81,28 @@ def test_replay_of_a_good_seed_prints_its_steps(capsys):
     assert "nothing found" in capsys.readouterr().out
 
 
-def test_an_engine_that_stands_still_runs_into_the_bound(monkeypatch):
+def engine_with_work() -> CheckedEngine:
     engine = CheckedEngine(EngineSettings(num_blocks=8))
     engine.add(make_request("r", [1, 2, 3], max_tokens=10))
+    return engine
+
+
+def test_an_engine_that_stands_still_is_noticed(monkeypatch):
     monkeypatch.setattr(Scheduler, "_admit", lambda self, request: False)
+    with pytest.raises(AssertionError, match="nobody runs in step 1"):
+        engine_with_work().drain()
+
+
+def test_an_engine_that_runs_in_circles_comes_to_the_bound(monkeypatch):
+    def preempt_all(self: Scheduler, scheduled: object, output: object) -> list[RequestOutput]:
+        for request in list(self.running):
+            self._preempt(request)
+            request.num_preemptions = 0
+        return []
+
+    monkeypatch.setattr(Scheduler, "update", preempt_all)
     with pytest.raises(AssertionError, match="not empty at step 49"):  # 4 lives of 12 tokens, and one for aborts
-        engine.drain()
+        engine_with_work().drain()
 
 
 def test_a_trial_wraps_whatever_breaks(monkeypatch):

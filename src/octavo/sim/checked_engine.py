@@ -70,7 +70,9 @@ class CheckedEngine:
     def step(self) -> tuple[StepResult, list[Stream]]:
         """Run one step; return its result and the streams that it ended."""
         self.num_steps += 1
+        has_work = self.scheduler.has_unfinished
         result = self._engine.step()
+        invariants.require(not has_work or result.stats.num_tokens > 0, "nobody runs in step", self.num_steps)
         self._inspector.check_settled()
         if self._listener is not None:
             self._listener(self.last_scheduled, result)
