@@ -1,8 +1,12 @@
-"""The five values that cross borders. All are frozen; nothing else is passed between front, core and worker."""
+"""The five values that cross borders. All are frozen; nothing else is passed between front, core and worker.
+
+The two that are made for every row of every step are named tuples: these take a third of a dataclass's time to make.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from octavo.core.sampling_params import SamplingParams
 
@@ -33,8 +37,7 @@ class NewRow:
     stop_token_ids: tuple[int, ...]  # every id that would end the request: banned until min_tokens are out
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRow:
+class ScheduledRow(NamedTuple):
     """What one row runs in this step: the tokens from `num_computed_tokens` on, `num_scheduled_tokens` of them.
 
     The last `len(draft_token_ids)` of these are drafts. The row's block table becomes
@@ -75,8 +78,7 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...]  # the k most likely (token_id, logprob), most likely first
 
 
-@dataclass(frozen=True, slots=True)
-class SampledRow:
+class SampledRow(NamedTuple):
     """What one sampled row got: the accepted drafts and one token more. `error` ends the request instead."""
 
     row: int
