@@ -210,9 +210,9 @@ void bind_kv_cache(nb::module_& m) {
     nb::class_<KvCache>(m, "KVCache", "Keys and values of all layers.")
         .def(
             "__init__",
-            [](KvCache* self, ThreadPool& pool, int64_t num_layers, int64_t num_blocks, int64_t block_size,
+            [](KvCache* self, ThreadPool&, int64_t num_layers, int64_t num_blocks, int64_t block_size,
                int64_t num_kv_heads, int64_t head_dim) {
-                new (self) KvCache(pool, make_kv_shape(num_layers, num_blocks, block_size, num_kv_heads, head_dim));
+                new (self) KvCache(make_kv_shape(num_layers, num_blocks, block_size, num_kv_heads, head_dim));
             },
             "pool"_a, nb::kw_only(), "num_layers"_a, "num_blocks"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a,
             kWithoutGil)

@@ -6,19 +6,14 @@
 namespace octavo {
 namespace {
 
-constexpr int64_t kMinTouchFloats = int64_t{1} << 20;
-constexpr int64_t kMemoryPageFloats = 1024;  // of the smallest page that a kernel hands out
 constexpr int64_t kMinWriteFloats = 4096;
 
 }  // namespace
 
-KvCache::KvCache(ThreadPool& pool, const KvShape& shape)
-    : shape_(shape), buffer_(shape.num_layers * shape.layer_size()) {
-    pool.parallel_ranges(buffer_.size(), kMinTouchFloats, [&](int64_t begin, int64_t end) {
-        // Once a page is enough: the kernel fills it anyway.
-        for (int64_t i = begin; i < end; i += kMemoryPageFloats) buffer_.data()[i] = 0.0f;
-    });
-}
+KvCache::KvCache(const KvShape& shape)
+    : shape_(shape),
+      buffer_(shape.num_layers * shape.layer_size()),
+      population_(buffer_.data(), buffer_.size() * static_cast<int64_t>(sizeof(float))) {}
 
 KvLayer KvCache::layer(int64_t i) {
     float* keys = buffer_.data() + i * shape_.layer_size();

@@ -7,6 +7,7 @@
 #include "buffer.h"
 #include "matrix.h"
 #include "panel.h"
+#include "population.h"
 #include "thread_pool.h"
 
 namespace octavo {
@@ -46,8 +47,8 @@ struct KvLayer {
 
 class KvCache {
   public:
-    // Allocates and touches. Throws AllocationError.
-    KvCache(ThreadPool& pool, const KvShape& shape);
+    // Allocates, and begins to touch. Throws AllocationError.
+    explicit KvCache(const KvShape& shape);
 
     const KvShape& shape() const { return shape_; }
     KvLayer layer(int64_t i);
@@ -58,6 +59,7 @@ class KvCache {
   private:
     KvShape shape_;
     Buffer buffer_;
+    Population population_;
 };
 
 // Stores the k and v of token t, [T, KV heads * D] both, in slot_mapping[t] = block_id * block_size + offset; tokens

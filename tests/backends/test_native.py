@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +87,28 @@ def test_two_python_threads_may_call_one_backend(native):
 def test_a_cache_that_the_kernels_do_not_know_is_refused(native, shape, message):
     with pytest.raises(ValueError, match=message):
         native.allocate_kv(shape)
+
+
+def test_a_cache_becomes_resident_by_itself_and_keeps_what_is_written(native):
+    heads = Heads(2, 1, 64)
+    shape = heads.kv_shape(16_000)  # 128 MiB, so that it is in use before it is resident
+    resident_before = resident_bytes()
+    kv = native.allocate_kv(shape)
+    (sequence,) = make_sequences(np.random.default_rng(0), heads, [400], shape.num_blocks)
+    first = attend(native, kv, [Chunk(sequence, 0, 399)], heads.scale)
+    deadline_s = time.monotonic() + 60
+    while resident_bytes() - resident_before < 120 << 20:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    fresh = native.allocate_kv(shape)
+    (expected,) = attend(native, fresh, [Chunk(sequence, 0, 400)], heads.scale)
+    (last,) = attend(native, kv, [Chunk(sequence, 399, 400)], heads.scale)
+    assert np.array_equal(last, expected[399:])
+    assert np.array_equal(first[0], expected[:399])
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_a_cache_too_large_for_the_machine_is_refused_with_its_size(native):
