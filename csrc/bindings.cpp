@@ -1,8 +1,8 @@
-// The Python face of the kernels: the only file that knows Python. It checks what the kernels take on trust, shapes and
-// ids, so that a mistake is an error and not a crash, and lets other Python threads run meanwhile.
+// The Python face of the kernels. It checks what the kernels take on trust, shapes and ids, so that a mistake is an
+// error and not a crash, and lets other Python threads run meanwhile. Only the files named after bindings know Python.
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include "bindings.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -30,51 +30,12 @@
 #define OCTAVO_CONCAT_OF(a, b) a##b
 #define OCTAVO_CONCAT(a, b) OCTAVO_CONCAT_OF(a, b)
 
-namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace octavo {
 namespace {
 
-template <class Scalar>
-using Array1 = nb::ndarray<Scalar, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class Scalar>
-using Array2 = nb::ndarray<Scalar, nb::ndim<2>, nb::device::cpu>;
-using Rows = Array2<const float>;
-using OutRows = Array2<float>;
-using Ids = Array1<const int32_t>;
-
 constexpr nb::call_guard<nb::gil_scoped_release> kWithoutGil{};
-
-void require(bool condition, const std::string& message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
-void require_equal(int64_t value, int64_t expected, const char* what) {
-    require(value == expected,
-            std::string(what) + " is " + std::to_string(value) + ", expected " + std::to_string(expected));
-}
-
-void require_all_in(const Ids& ids, int64_t begin, int64_t end, const char* what) {
-    for (size_t i = 0; i < ids.size(); ++i)
-        require(ids.data()[i] >= begin && ids.data()[i] < end,
-                std::string(what) + "[" + std::to_string(i) + "] is " + std::to_string(ids.data()[i]) + ", expected " +
-                    std::to_string(begin) + " to " + std::to_string(end - 1));
-}
-
-// A view of an array whose rows are consecutive floats.
-template <class Float>
-MatrixView<Float> view(const Array2<Float>& array, const char* what) {
-    require(array.stride(1) == 1 || array.shape(1) <= 1 || array.shape(0) == 0,  // numpy tells no strides of nothing
-            std::string(what) + ": the elements of a row must follow each other; use numpy.ascontiguousarray");
-    return {array.data(), static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), array.stride(0)};
-}
-
-Matrix view_out(const OutRows& out, int64_t num_rows, int64_t num_columns) {
-    require_equal(out.shape(0), num_rows, "rows of out");
-    require_equal(out.shape(1), num_columns, "columns of out");
-    return view(out, "out");
-}
 
 // A list of (format, uint8 [N, bytes of a row], K). The arrays must outlive what is returned.
 StoredMatrix stored_matrix(const nb::list& parts) {
@@ -206,7 +167,8 @@ KvShape make_kv_shape(int64_t num_layers, int64_t num_blocks, int64_t block_size
 }
 
 void bind_kv_cache(nb::module_& m) {
-    nb::class_<KvLayer>(m, "KVLayer", "Keys and values of one layer of a KVCache.");
+    nb::class_<KvLayer>(m, "KVLayer", "Keys and values of one layer of a KVCache.")
+        .def_prop_ro("num_columns", [](const KvLayer& kv) { return kv.shape.num_kv_heads * kv.shape.head_dim; });
     nb::class_<KvCache>(m, "KVCache", "Keys and values of all layers.")
         .def(
             "__init__",
@@ -245,31 +207,6 @@ void bind_kv_cache(nb::module_& m) {
         "pool"_a, "k"_a.noconvert(), "v"_a.noconvert(), "kv"_a, "slot_mapping"_a.noconvert(), kWithoutGil);
 }
 
-// Everything that attend looks up: each request's rows, their positions and the blocks up to these.
-void check_attention_batch(const AttentionBatch& batch, int64_t num_tokens, int64_t max_blocks, const KvShape& shape) {
-    require_equal(batch.query_start_loc[0], 0, "query_start_loc[0]");
-    require_equal(batch.query_start_loc[batch.num_reqs], num_tokens, "the last query_start_loc");
-    for (int64_t request = 0; request < batch.num_reqs; ++request) {
-        const int64_t first = batch.query_start_loc[request], last = batch.query_start_loc[request + 1] - 1;
-        const std::string name = "request " + std::to_string(request);
-        require(first <= last + 1, name + ": query_start_loc decreases");
-        if (first > last) continue;
-        for (int64_t t = first; t <= last; ++t)
-            require(batch.positions[t] == batch.positions[first] + (t - first),
-                    name + ": positions are not consecutive");
-        require(batch.positions[first] >= 0, name + ": a position is negative");
-        const int64_t num_blocks = batch.positions[last] / shape.block_size + 1;
-        require(num_blocks <= max_blocks, name + ": position " + std::to_string(batch.positions[last]) + " needs " +
-                                              std::to_string(num_blocks) + " blocks, block_table has " +
-                                              std::to_string(max_blocks));
-        const int32_t* blocks = batch.block_table + request * batch.block_table_stride;
-        for (int64_t i = 0; i < num_blocks; ++i)
-            require(blocks[i] >= 0 && blocks[i] < shape.num_blocks, name + ": block " + std::to_string(i) + " is " +
-                                                                        std::to_string(blocks[i]) + ", the cache has " +
-                                                                        std::to_string(shape.num_blocks));
-    }
-}
-
 void bind_attention(nb::module_& m) {
     m.def(
         "attend",
@@ -279,13 +216,8 @@ void bind_attention(nb::module_& m) {
             require(q.shape(1) > 0 && q.shape(1) % kv_columns == 0,
                     "columns of q are " + std::to_string(q.shape(1)) +
                         ", expected a multiple of KV heads x head_dim, " + std::to_string(kv_columns));
-            require(query_start_loc.size() > 0, "query_start_loc is empty");
             require_equal(positions.size(), q.shape(0), "size of positions");
-            require_equal(block_table.shape(0), query_start_loc.size() - 1, "rows of block_table");
-            require(block_table.stride(1) == 1 || block_table.shape(1) <= 1, "block_table: a row must be contiguous");
-            const AttentionBatch batch{static_cast<int64_t>(block_table.shape(0)), query_start_loc.data(),
-                                       positions.data(), block_table.data(), block_table.stride(0)};
-            check_attention_batch(batch, q.shape(0), block_table.shape(1), kv.shape);
+            const AttentionBatch batch = attention_batch(query_start_loc, positions, block_table, kv.shape);
             attend(pool, view(q, "q"), kv, batch, scale, view_out(out, q.shape(0), q.shape(1)));
         },
         "pool"_a, "q"_a.noconvert(), "kv"_a, "query_start_loc"_a.noconvert(), "positions"_a.noconvert(),
@@ -365,6 +297,40 @@ void bind_dequantize(nb::module_& m) {
 }
 
 }  // namespace
+
+// Checks everything that attend looks up: each request's rows, their positions and the blocks up to these.
+AttentionBatch attention_batch(const Ids& query_start_loc, const Ids& positions,
+                               const Array2<const int32_t>& block_table, const KvShape& shape) {
+    require(query_start_loc.size() > 0, "query_start_loc is empty");
+    require_equal(block_table.shape(0), query_start_loc.size() - 1, "rows of block_table");
+    require(block_table.stride(1) == 1 || block_table.shape(1) <= 1, "block_table: a row must be contiguous");
+    const AttentionBatch batch{static_cast<int64_t>(block_table.shape(0)), query_start_loc.data(), positions.data(),
+                               block_table.data(), block_table.stride(0)};
+    const int64_t max_blocks = block_table.shape(1);
+    require_equal(batch.query_start_loc[0], 0, "query_start_loc[0]");
+    require_equal(batch.query_start_loc[batch.num_reqs], positions.size(), "the last query_start_loc");
+    for (int64_t request = 0; request < batch.num_reqs; ++request) {
+        const int64_t first = batch.query_start_loc[request], last = batch.query_start_loc[request + 1] - 1;
+        const std::string name = "request " + std::to_string(request);
+        require(first <= last + 1, name + ": query_start_loc decreases");
+        if (first > last) continue;
+        for (int64_t t = first; t <= last; ++t)
+            require(batch.positions[t] == batch.positions[first] + (t - first),
+                    name + ": positions are not consecutive");
+        require(batch.positions[first] >= 0, name + ": a position is negative");
+        const int64_t num_blocks = batch.positions[last] / shape.block_size + 1;
+        require(num_blocks <= max_blocks, name + ": position " + std::to_string(batch.positions[last]) + " needs " +
+                                              std::to_string(num_blocks) + " blocks, block_table has " +
+                                              std::to_string(max_blocks));
+        const int32_t* blocks = batch.block_table + request * batch.block_table_stride;
+        for (int64_t i = 0; i < num_blocks; ++i)
+            require(blocks[i] >= 0 && blocks[i] < shape.num_blocks, name + ": block " + std::to_string(i) + " is " +
+                                                                        std::to_string(blocks[i]) + ", the cache has " +
+                                                                        std::to_string(shape.num_blocks));
+    }
+    return batch;
+}
+
 }  // namespace octavo
 
 // OCTAVO_ISA is the name of this build, without quotes: baseline, avx2 or avx512 (CMakeLists.txt).
@@ -380,6 +346,7 @@ NB_MODULE(OCTAVO_CONCAT(_, OCTAVO_ISA), m) {
     octavo::bind_elementwise(m);
     octavo::bind_kv_cache(m);
     octavo::bind_attention(m);
+    octavo::bind_plan(m);
     octavo::bind_sampler(m);
     octavo::bind_dequantize(m);
 }
