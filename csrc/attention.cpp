@@ -76,21 +76,23 @@ class RowReducer {
     int num_tile_rows(int64_t tile) const {
         return static_cast<int>(std::min<int64_t>(kTileRows, task_.num_rows - tile));
     }
-    int64_t page_id(int64_t position) const;
+    void find_pages(int64_t chunk);
     RowState state(float* states, int64_t row) const { return {states + row * state_size_}; }
 
     template <int ROWS>
     void score(int64_t tile, int64_t chunk);
     void weigh(int64_t row, int64_t chunk, RowState state);
     template <int ROWS>
-    void add_values(int64_t row, int64_t chunk, int64_t begin, int64_t end, float* states);
+    void add_values(int64_t row, int64_t begin, int64_t end, float* states);
 
     const Problem* problem_;
     Task task_;
     int64_t state_size_;
     int64_t num_keys_[kTaskRows];
-    float scores_[kTaskRows * kChunk];  // then weights
-    Buffer queries_;                    // tiles of rows, packed [D][rows]
+    float scores_[kTaskRows * kChunk];         // then weights
+    const float* key_pages_[2 * kChunkPages];  // of a chunk and of the next
+    const float* value_pages_[2 * kChunkPages];
+    Buffer queries_;  // tiles of rows, packed [D][rows]
     Buffer states_, totals_;
 };
 
@@ -111,10 +113,17 @@ void RowReducer::start(const Problem& problem, const Task& task) {
     }
 }
 
-int64_t RowReducer::page_id(int64_t position) const {
+// Where the chunk's pages are and, to be fetched ahead, the keys of the next one.
+void RowReducer::find_pages(int64_t chunk) {
     const KvShape& shape = problem_->kv.shape;
     const int32_t* blocks = problem_->batch.block_table + task_.request * problem_->batch.block_table_stride;
-    return blocks[position / shape.block_size] * shape.pages_per_block() + position % shape.block_size / kPage;
+    for (int64_t i = 0; i < 2 * kChunkPages; ++i) {
+        const int64_t position = std::min(chunk + i * kPage, task_.num_keys - 1);
+        const int64_t block_id = blocks[position / shape.block_size];
+        const int64_t page = block_id * shape.pages_per_block() + position % shape.block_size / kPage;
+        key_pages_[i] = problem_->kv.key_page(page, task_.kv_head);
+        value_pages_[i] = problem_->kv.value_page(page, task_.kv_head);
+    }
 }
 
 void RowReducer::reduce(int64_t split, float* states) {
@@ -124,6 +133,7 @@ void RowReducer::reduce(int64_t split, float* states) {
     }
     const int64_t end = std::min((split + 1) * kSplit, task_.num_keys);
     for (int64_t chunk = split * kSplit; chunk < end; chunk += kChunk) {
+        find_pages(chunk);
         for (int64_t tile = 0; tile < task_.num_rows; tile += kTileRows) {
             const int num_rows = num_tile_rows(tile);
             if (num_seen(tile + num_rows - 1, chunk) <= 0) continue;
@@ -134,9 +144,9 @@ void RowReducer::reduce(int64_t split, float* states) {
                     if (num_seen(row, chunk) > 0) weigh(row, chunk, state(states, row));
                 // Together as far as the first row, which sees the least, sees; each on its own from there.
                 const int64_t together = std::max<int64_t>(0, num_seen(tile, chunk));
-                add_values<ROWS>(tile, chunk, 0, together, states);
+                add_values<ROWS>(tile, 0, together, states);
                 for (int64_t row = tile + 1; row < tile + ROWS; ++row)
-                    add_values<1>(row, chunk, together, num_seen(row, chunk), states);
+                    add_values<1>(row, together, num_seen(row, chunk), states);
             });
         }
     }
@@ -151,11 +161,13 @@ void RowReducer::score(int64_t tile, int64_t chunk) {
     const float* queries = queries_.data() + tile * size;
     const auto score_pages = [&](auto constant, int page) {
         constexpr int NUM = decltype(constant)::value;
-        const float* keys[NUM];
-        for (int i = 0; i < NUM; ++i)
-            keys[i] = problem_->kv.key_page(page_id(chunk + (page + i) * kPage), task_.kv_head);
+        const float *keys[NUM], *ahead[NUM];
+        for (int i = 0; i < NUM; ++i) {
+            keys[i] = key_pages_[page + i];
+            ahead[i] = value_pages_[page + i];
+        }
         Vec sums[ROWS][NUM * kPanelVecs] = {};
-        multiply_panels<ROWS, NUM, 1, ROWS, 0>(queries, keys, kPage, size, sums);
+        multiply_panels<ROWS, NUM, 1, ROWS>(queries, keys, ahead, kPage, size, sums);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 16
@@ -181,17 +193,20 @@ void RowReducer::weigh(int64_t row, int64_t chunk, RowState state) {
         for (int64_t i = kPanel; i < state_size_; i += kWidth) store(state.data + i, load(state.data + i) * factor);
         state.largest() = largest;
     }
-    for (int64_t i = 0; i < end; i += kWidth) {
-        const Vec weight = exp(load(scores + i) - largest);
-        store(scores + i, weight);
-        float* total = state.sums() + i % kPanel;
-        store(total, load(total) + weight);
+    for (int64_t lane = 0; lane < kPanel; lane += kWidth) {
+        Vec total = load(state.sums() + lane);
+        for (int64_t i = lane; i < end; i += kPanel) {
+            const Vec weight = exp(load(scores + i) - largest);
+            store(scores + i, weight);
+            total += weight;
+        }
+        store(state.sums() + lane, total);
     }
 }
 
 // Adds weight * V of keys [begin, end) of a chunk to ROWS rows.
 template <int ROWS>
-void RowReducer::add_values(int64_t row, int64_t chunk, int64_t begin, int64_t end, float* states) {
+void RowReducer::add_values(int64_t row, int64_t begin, int64_t end, float* states) {
     constexpr int PANELS = tile_panels(ROWS);
     const int64_t stride = problem_->kv.shape.value_stride();
     const auto add_panels = [&](auto constant, int64_t column) {
@@ -202,11 +217,13 @@ void RowReducer::add_values(int64_t row, int64_t chunk, int64_t begin, int64_t e
             for (int c = 0; c < NUM * kPanelVecs; ++c) sums[r][c] = load(at(r, c));
         for (int64_t i = begin; i < end;) {
             const int64_t next = std::min(end, (i / kPage + 1) * kPage);
-            const float* page =
-                problem_->kv.value_page(page_id(chunk + i), task_.kv_head) + i % kPage * stride + column;
-            const float* values[NUM];
-            for (int p = 0; p < NUM; ++p) values[p] = page + p * kPanel;
-            multiply_panels<ROWS, NUM, kChunk, 1, 0>(scores_ + row * kChunk + i, values, stride, next - i, sums);
+            const int64_t offset = i % kPage * stride + column;
+            const float *values[NUM], *ahead[NUM];
+            for (int p = 0; p < NUM; ++p) {
+                values[p] = value_pages_[i / kPage] + offset + p * kPanel;
+                ahead[p] = key_pages_[kChunkPages + i / kPage] + offset + p * kPanel;
+            }
+            multiply_panels<ROWS, NUM, kChunk, 1>(scores_ + row * kChunk + i, values, ahead, stride, next - i, sums);
             i = next;
         }
         for (int r = 0; r < ROWS; ++r)
@@ -244,8 +261,9 @@ void RowReducer::write(const float* totals) const {
         for (int c = 0; c < kPanelVecs; ++c) sums = sums + load(total.sums() + c * kWidth);
         const float weight = sum(sums);
         const int64_t row = task_.first_row + i, token = problem_->batch.query_start_loc[task_.request] + row / group;
-        float* out = problem_->out.row(token) + (task_.kv_head * group + row % group) * size;
-        for (int64_t d = 0; d < size; ++d) out[d] = total.values()[d] / weight;
+        const float* values = total.values();
+        float* __restrict out = problem_->out.row(token) + (task_.kv_head * group + row % group) * size;
+        for (int64_t d = 0; d < size; ++d) out[d] = values[d] / weight;
     }
 }
 

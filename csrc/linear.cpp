@@ -13,7 +13,7 @@ namespace octavo {
 namespace {
 
 constexpr int64_t kBlockK = 384;
-constexpr int64_t kPackK = 256;  // whole blocks of every stored format
+constexpr int64_t kPackK = 256;                    // whole blocks of every stored format
 constexpr int kPrefetch = 64;                      // rows of a panel: 4 KiB
 constexpr int64_t kGroup = 4;                      // panels whose block of K stays in the L2 cache
 constexpr int64_t kTaskFloats = int64_t{1} << 17;  // of packed x that a task reads again for each group: L2 as well
@@ -59,10 +59,13 @@ struct Block {
 
 template <int ROWS, int PANELS>
 void add_block(const Block& block) {
-    const float* panels[PANELS];
-    for (int p = 0; p < PANELS; ++p) panels[p] = block.panel + p * block.panel_size;
+    const float *panels[PANELS], *ahead[PANELS];
+    for (int p = 0; p < PANELS; ++p) {
+        panels[p] = block.panel + p * block.panel_size;
+        ahead[p] = panels[p] + kPrefetch * kPanel;
+    }
     Vec sums[ROWS][PANELS * kPanelVecs] = {};
-    multiply_panels<ROWS, PANELS, 1, ROWS, kPrefetch>(block.a, panels, kPanel, block.num_k, sums);
+    multiply_panels<ROWS, PANELS, 1, ROWS>(block.a, panels, ahead, kPanel, block.num_k, sums);
 #pragma GCC unroll 16
     for (int c = 0; c < PANELS * kPanelVecs; ++c) {
         const int64_t columns = std::min<int64_t>(kWidth, block.num_columns - c * kWidth);

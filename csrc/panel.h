@@ -32,15 +32,14 @@ constexpr int tile_panels(int rows) {
 // sums[r][16 p + j] += A[r][k] B[k][16 p + j] for k = 0, 1, ... num_k - 1, one after the other whatever ROWS and PANELS
 // are: which is why a row's result does not depend on how many rows it is computed with.
 //
-// A[r][k] is at a[r * ROW_STRIDE + k * K_STRIDE]; row k of panel p at panels[p] + k * panel_stride. Panels are fetched
-// into the cache PREFETCH rows ahead, 0: not at all.
-template <int ROWS, int PANELS, int ROW_STRIDE, int K_STRIDE, int PREFETCH>
+// A[r][k] is at a[r * ROW_STRIDE + k * K_STRIDE]; row k of panel p at panels[p] + k * panel_stride. What lies likewise
+// at ahead[p] is what the caller will need next: it is fetched into the cache meanwhile.
+template <int ROWS, int PANELS, int ROW_STRIDE, int K_STRIDE>
 [[gnu::always_inline]] inline void multiply_panels(const float* a, const float* const (&panels)[PANELS],
-                                                   int64_t panel_stride, int64_t num_k,
-                                                   Vec (&sums)[ROWS][PANELS * kPanelVecs]) {
+                                                   const float* const (&ahead)[PANELS], int64_t panel_stride,
+                                                   int64_t num_k, Vec (&sums)[ROWS][PANELS * kPanelVecs]) {
     for (int64_t k = 0; k < num_k; ++k) {
-        if constexpr (PREFETCH > 0)
-            for (int p = 0; p < PANELS; ++p) __builtin_prefetch(panels[p] + (k + PREFETCH) * panel_stride);
+        for (int p = 0; p < PANELS; ++p) __builtin_prefetch(ahead[p] + k * panel_stride);
         Vec b[PANELS * kPanelVecs];
 #pragma GCC unroll 16
         for (int c = 0; c < PANELS * kPanelVecs; ++c)

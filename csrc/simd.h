@@ -63,27 +63,31 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 
 inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
 
-// The lanes' sum, as a tree: halves are added until one lane is left.
+// Combines the lanes of a vector as a tree: its halves, then the halves of that, until one lane is left.
+template <int WIDTH = kWidth, class Vector, class Combine>
+inline float combine_lanes(Vector v, const Combine& combine) {
+    if constexpr (WIDTH == 2) {
+        return combine(v[0], v[1]);
+    } else {
+        typedef float Half __attribute__((vector_size(WIDTH / 2 * sizeof(float))));
+        Half halves[2];
+        std::memcpy(halves, &v, sizeof halves);
+        return combine_lanes<WIDTH / 2>(combine(halves[0], halves[1]), combine);
+    }
+}
+
 inline float sum(Vec v) {
-    float lanes[kWidth];
-    store(lanes, v);
-    for (int half = kWidth / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    return lanes[0];
+    return combine_lanes(v, [](auto a, auto b) { return a + b; });
 }
 
 inline float max(Vec v) {
-    float lanes[kWidth];
-    store(lanes, v);
-    for (int half = kWidth / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-    return lanes[0];
+    return combine_lanes(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 // e^x within 2 ulp (Cephes' expf): x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r with a polynomial for e^r.
-// 0 where the result would be below the smallest normal float, infinity where it overflows, NaN for NaN.
+// 0 below 2^-126, infinity above 2^127.5, NaN for NaN.
 inline Vec exp(Vec x) {
-    const Vec lowest = broadcast(-87.33654f), highest = broadcast(89.0f);
+    const Vec lowest = broadcast(-87.33654f), highest = broadcast(88.7f);
     const Vec round = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     Vec y = x > highest ? highest : x;
     y = y < lowest ? lowest : y;
@@ -98,10 +102,8 @@ inline Vec exp(Vec x) {
     p = fma(p, r, broadcast(1.6666665459e-1f));
     p = fma(p, r, broadcast(5.0000001201e-1f));
     p = fma(p, r * r, r + 1.0f);
-    // 2^n in two factors, for n = 128 has no float of its own.
-    const IntVec whole = (IntVec)shifted - (IntVec)round;
-    const IntVec half = whole >> 1;
-    const Vec scaled = p * (Vec)((half + 127) << 23) * (Vec)((whole - half + 127) << 23);
+    const IntVec exponent = (IntVec)shifted + 127;  // its low bits; the shift drops the others
+    const Vec scaled = p * (Vec)(exponent << 23);
     return x < lowest ? Vec{} : scaled;
 }
 
