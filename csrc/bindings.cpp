@@ -19,6 +19,7 @@
 #include "dequantize.h"
 #include "elementwise.h"
 #include "kv_cache.h"
+#include "limits.h"
 #include "linear.h"
 #include "norm.h"
 #include "rotary.h"
@@ -296,6 +297,14 @@ void bind_dequantize(nb::module_& m) {
         "pool"_a, "data"_a.noconvert(), "type_name"_a, "out"_a.noconvert(), kWithoutGil);
 }
 
+void bind_limits(nb::module_& m) {
+    m.def("run_multiply_adds", &run_multiply_adds, "pool"_a, "num_rounds"_a, kWithoutGil);
+    m.def(
+        "read_floats",
+        [](ThreadPool& pool, Array1<const float> data) { return read_floats(pool, data.data(), data.size()); },
+        "pool"_a, "data"_a.noconvert(), kWithoutGil);
+}
+
 }  // namespace
 
 // Checks everything that attend looks up: each request's rows, their positions and the blocks up to these.
@@ -349,4 +358,5 @@ NB_MODULE(OCTAVO_CONCAT(_, OCTAVO_ISA), m) {
     octavo::bind_plan(m);
     octavo::bind_sampler(m);
     octavo::bind_dequantize(m);
+    octavo::bind_limits(m);
 }
