@@ -6,28 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from octavo.config import ModelConfig, RopeScaling
 from octavo.weights.fields import Fields
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import TokenizerSpec
-
-
-class _AddedToken(msgspec.Struct):
-    id: int
-
-
-class _TokenizerModel(msgspec.Struct):
-    vocab: dict[str, int] | list[Any]  # the ids of the tokens, or the tokens in the order of their ids
-
-
-class _TokenizerJson(msgspec.Struct):
-    """What of tokenizer.json tells its size; all else, megabytes of it, is skipped."""
-
-    model: _TokenizerModel
-    added_tokens: list[_AddedToken] = []
-
 
 _ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
 
@@ -91,14 +73,24 @@ def read_eos_token_ids(folder: Path) -> tuple[int, ...]:
 
 def read_vocab_size(folder: Path) -> int:
     """How many token ids tokenizer.json knows, from 0 to the largest. Raises CheckpointError if it cannot be read."""
+    from msgspec import (
+        MsgspecError,
+        Raw,
+        json,
+    )  # not above: a GGUF file opens without; here it skips megabytes of merges
+
     place = _tokenizer_path(folder)
     try:
-        tokenizer = msgspec.json.decode(_read_text(place), type=_TokenizerJson)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        tokenizer = decode(_read_text(place), type=raw)
+        model = decode(tokenizer["model"], type=raw)
+        vocabulary = decode(model["vocab"], type=dict[str, int] | list[Any])  # a list is in the order of the ids
+        ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else [*range(len(vocabulary))]
+        if "added_tokens" in tokenizer:
+            added = decode(tokenizer["added_tokens"], type=list[dict[str, Any]])
+            ids += [Fields(token, str(place)).get("id", int) for token in added]
+    except (msgspec.MsgspecError, KeyError, RecursionError) as error:
         raise CheckpointError(f"{place} is not a tokenizer: {error}") from error
-    vocabulary = tokenizer.model.vocab
-    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    return 1 + max((*ids, *(token.id for token in tokenizer.added_tokens)), default=-1)
+    return 1 + max(ids, default=-1)
 
 
 def read_tokenizer_spec(folder: Path) -> TokenizerSpec:
