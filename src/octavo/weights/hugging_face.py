@@ -73,12 +73,9 @@ def read_eos_token_ids(folder: Path) -> tuple[int, ...]:
 
 def read_vocab_size(folder: Path) -> int:
     """How many token ids tokenizer.json knows, from 0 to the largest. Raises CheckpointError if it cannot be read."""
-    from msgspec import (
-        MsgspecError,
-        Raw,
-        json,
-    )  # not above: a GGUF file opens without; here it skips megabytes of merges
+    import msgspec  # not above: a GGUF file is opened without; here it skips megabytes of merges
 
+    decode, raw = msgspec.json.decode, dict[str, msgspec.Raw]
     place = _tokenizer_path(folder)
     try:
         tokenizer = decode(_read_text(place), type=raw)
