@@ -92,7 +92,8 @@ class GGUFFile:
             raise CheckpointError(f"{path}: {error}") from None
 
     def bytes_of(self, tensor: GGUFTensor) -> NDArray[np.uint8]:
-        """The tensor's bytes, without a copy."""
+        """The tensor's bytes, without a copy; those of tensors that were read before leave the memory."""
+        self._data.madvise(mmap.MADV_DONTNEED)  # who looks at them again reads them again
         return np.frombuffer(self._data, np.uint8, tensor.size_bytes, tensor.offset_bytes)
 
     def _read_tensors(self, cursor: _Cursor, num_tensors: int) -> dict[str, GGUFTensor]:

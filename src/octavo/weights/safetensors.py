@@ -60,6 +60,7 @@ class SafetensorsSource:
         """See WeightSource."""
         tensor = self._tensor(name)
         size = num_bytes(tensor.dtype, math.prod(tensor.shape))
+        tensor.data.madvise(mmap.MADV_DONTNEED)  # tensors that were read before leave the memory
         data = np.frombuffer(tensor.data, np.uint8, size, tensor.offset_bytes)
         return StoredTensor(tensor.dtype, data.reshape(*tensor.shape[:-1], -1), tensor.shape)
 
