@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput
@@ -133,6 +135,14 @@ def test_nobody_is_admitted_in_a_step_that_preempts():
     assert step(scheduler).new_rows == ()  # a took one of b's three blocks; the other two would do
     assert names(scheduler) == ["a"]
     assert len(step(scheduler).new_rows) == 1
+
+
+def test_a_new_row_says_what_its_request_is_to_be_kept_from():
+    scheduler = make_scheduler()
+    request = make_request("r", [1, 2], eos=(8,), stop_token_ids=(9,))
+    scheduler.add(replace(request, bad_word_token_ids=((3,), (4, 5))))
+    (new_row,) = step(scheduler).new_rows
+    assert (new_row.stop_token_ids, new_row.bad_word_token_ids) == ((8, 9), ((3,), (4, 5)))
 
 
 def test_a_preempted_request_comes_back_as_a_new_row_with_all_its_tokens():

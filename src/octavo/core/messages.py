@@ -20,6 +20,9 @@ class EngineRequest:
     sampling_params: SamplingParams
     seed: int  # what the draws are keyed by: the request's own seed, or one chosen for it
     eos_token_ids: tuple[int, ...] = ()  # end the request unless sampling_params.ignore_eos
+    bad_word_token_ids: tuple[
+        tuple[int, ...], ...
+    ] = ()  # sampling_params.bad_words: the last id of each may not follow
     priority: int = 0  # smaller runs first, under the priority policy
     cache_salt: str = ""  # requests share cached prefixes only with requests of the same salt
     arrival_s: float = 0.0  # on the core's clock
@@ -35,6 +38,7 @@ class NewRow:
     sampling_params: SamplingParams
     seed: int
     stop_token_ids: tuple[int, ...]  # every id that would end the request: banned until min_tokens are out
+    bad_word_token_ids: tuple[tuple[int, ...], ...] = ()
 
 
 class ScheduledRow(NamedTuple):

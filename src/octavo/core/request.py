@@ -30,6 +30,7 @@ class Request:
     """
 
     __slots__ = (
+        "bad_word_token_ids",
         "block_keys",
         "block_table",
         "cache_salt",
@@ -60,6 +61,7 @@ class Request:
         self.queue_key = queue_key
         self.sampling_params: SamplingParams = params
         self.seed = (source.seed + index) % 2**SEED_BITS
+        self.bad_word_token_ids = source.bad_word_token_ids
         self.cache_salt = source.cache_salt
         self.token_ids = list(source.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -32,6 +31,9 @@ class Range(NamedTuple):
 # One table for the Python API and for HTTP alike.
 RANGES: dict[str, Range] = {
     "n": Range(int, 1, 128),
+    "presence_penalty": Range(float, -2.0, 2.0),
+    "frequency_penalty": Range(float, -2.0, 2.0),
+    "repetition_penalty": Range(float, 0.01, 100.0),  # beyond, logits would overflow; vLLM takes anything above 0
     "temperature": Range(float, 0.0, 2.0),
     "top_p": Range(float, 0.0, 1.0, above_low=True),
     "top_k": Range(int, -1, 2**31 - 1),
@@ -41,8 +43,13 @@ RANGES: dict[str, Range] = {
     "min_tokens": Range(int, 0, 2**31 - 1),
     "logprobs": Range(int, 0, 2**31 - 1, optional=True),
 }
+BIAS_RANGE = Range(float, -100.0, 100.0)
+# How many of a kind one request may hold.
 MAX_STOP_STRINGS = 16
 MAX_STOP_TOKEN_IDS = 128
+MAX_LOGIT_BIAS = 1024
+MAX_ALLOWED_TOKEN_IDS = 1024
+MAX_BAD_WORDS = 128
 
 
 class ParameterError(ValueError):
@@ -61,6 +68,9 @@ class SamplingParams:
     """
 
     n: int = 1  # independent continuations of the prompt; choice i draws with seed + i
+    presence_penalty: float = 0.0  # taken off the logit of every token that is in the output
+    frequency_penalty: float = 0.0  # taken off as often as the token is in the output
+    repetition_penalty: float = 1.0  # divides the logit, if negative multiplies it, of what is in prompt or output
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0  # 0 or -1: off
@@ -71,6 +81,11 @@ class SamplingParams:
     ignore_eos: bool = False
     max_tokens: int | None = 16  # None: up to the model's length
     min_tokens: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, what is added to its logit); a dict is taken, too
+    allowed_token_ids: tuple[int, ...] | None = None  # nothing else is generated
+    bad_words: tuple[
+        str, ...
+    ] = ()  # texts that are never completed: of several tokens the last is banned, in its place
     logprobs: int | None = None  # how many alternatives to report at each token; 0: the chosen token only
     detokenize: bool = True
     skip_special_tokens: bool = True
@@ -80,8 +95,20 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for name, limits in RANGES.items():
             check_range(name, getattr(self, name), limits)
-        object.__setattr__(self, "stop", _stop_strings(self.stop))
-        object.__setattr__(self, "stop_token_ids", _stop_token_ids(self.stop_token_ids))
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        object.__setattr__(self, "stop", _strings("stop", stop, MAX_STOP_STRINGS))
+        object.__setattr__(self, "bad_words", _strings("bad_words", self.bad_words, MAX_BAD_WORDS))
+        object.__setattr__(
+            self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_TOKEN_IDS)
+        )
+        object.__setattr__(self, "logit_bias", _logit_bias(self.logit_bias))
+        if self.allowed_token_ids is not None:
+            allowed = _token_ids("allowed_token_ids", self.allowed_token_ids, MAX_ALLOWED_TOKEN_IDS)
+            object.__setattr__(self, "allowed_token_ids", allowed)
+            if not allowed:
+                raise ParameterError(
+                    "allowed_token_ids", "allowed_token_ids is empty; leave it out to allow every token"
+                )
         if self.stop and not self.detokenize:
             raise ParameterError("stop", "stop strings need detokenize=True; use stop_token_ids instead")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -104,33 +131,50 @@ def check_range(name: str, value: Any, limits: Range) -> None:
     accepted = (int, float) if limits.kind is float else (int,)
     if isinstance(value, bool) or not isinstance(value, accepted):
         raise ParameterError(name, f"{name} is {value!r}; it must be {_article(limits.kind)}")
-    below = value <= limits.low if limits.above_low else value < limits.low
-    if not math.isfinite(value) or below or value > limits.high:
+    is_inside = (limits.low < value if limits.above_low else limits.low <= value) and value <= limits.high
+    if not is_inside:  # as with NaN, of which no comparison holds
         low_word = "above" if limits.above_low else "at least"
         raise ParameterError(name, f"{name} is {value}; it must be {low_word} {limits.low} and at most {limits.high}")
+
+
+def check_count(name: str, num_items: int, limit: int, noun: str) -> None:
+    """Raise ParameterError if the field `name` holds more than `limit` of these."""
+    if num_items > limit:
+        raise ParameterError(name, f"{name} holds {num_items} {noun}; at most {limit} are allowed")
 
 
 def _article(kind: type) -> str:
     return "an integer" if kind is int else "a number"
 
 
-def _stop_strings(stop: Any) -> tuple[str, ...]:
-    strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
-    if len(strings) > MAX_STOP_STRINGS:
-        raise ParameterError("stop", f"stop holds {len(strings)} strings; at most {MAX_STOP_STRINGS} are allowed")
+def _strings(name: str, value: Any, max_num_strings: int) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ParameterError(name, f"{name} is {value!r}; it must be a list of strings")
+    strings = tuple(value or ())
+    check_count(name, len(strings), max_num_strings, "strings")
     for string in strings:
         if not isinstance(string, str) or not string:
-            raise ParameterError("stop", f"stop holds {string!r}; every stop must be a string that is not empty")
+            raise ParameterError(name, f"{name} holds {string!r}; it may hold only strings that are not empty")
     return strings
 
 
-def _stop_token_ids(token_ids: Any) -> tuple[int, ...]:
-    ids = tuple(token_ids or ())
-    if len(ids) > MAX_STOP_TOKEN_IDS:
-        raise ParameterError(
-            "stop_token_ids", f"stop_token_ids holds {len(ids)} ids; at most {MAX_STOP_TOKEN_IDS} are allowed"
-        )
+def _token_ids(name: str, value: Any, max_num_ids: int) -> tuple[int, ...]:
+    ids = tuple(value or ())
+    check_count(name, len(ids), max_num_ids, "ids")
     for token_id in ids:
-        if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < 2**31:
-            raise ParameterError("stop_token_ids", f"stop_token_ids holds {token_id!r}; ids are integers from 0 up")
+        _check_token_id(name, token_id)
     return ids
+
+
+def _logit_bias(value: Any) -> tuple[tuple[int, float], ...]:
+    bias_by_id = dict(value or ())
+    check_count("logit_bias", len(bias_by_id), MAX_LOGIT_BIAS, "ids")
+    for token_id, bias in bias_by_id.items():
+        _check_token_id("logit_bias", token_id)
+        check_range("logit_bias", bias, BIAS_RANGE)
+    return tuple((token_id, float(bias)) for token_id, bias in bias_by_id.items())
+
+
+def _check_token_id(name: str, token_id: Any) -> None:
+    if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < 2**31:
+        raise ParameterError(name, f"{name} holds {token_id!r}; token ids are integers from 0 up")

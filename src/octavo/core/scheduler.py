@@ -286,6 +286,7 @@ def _new_row(request: Request) -> NewRow:
         request.sampling_params,
         request.seed,
         request.end_token_ids,
+        request.bad_word_token_ids,
     )
 
 
