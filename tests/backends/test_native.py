@@ -32,7 +32,7 @@ def test_the_number_of_threads_must_be_positive(num_threads):
 
 
 def test_an_idle_pool_uses_no_cpu():
-    backend = NativeBackend(4)
+    backend = NativeBackend(4, is_recorded=False)
     call(backend, lambda ops: ops.add(np.ones((500, 500), np.float32), np.ones((500, 500), np.float32)))
     time.sleep(0.05)  # until all sleep
     before = time.process_time()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +13,7 @@ from octavo.backends.native.arrays import float_array
 from octavo.backends.native.isa import load_extension
 from octavo.backends.native.kv_cache import NativeKVCache
 from octavo.backends.native.operations import NativeOps, RotaryTable
+from octavo.backends.native.plan import RecordedModel
 from octavo.backends.native.weight_kinds import choose_kind
 from octavo.backends.ops import (
     Float32Array,
@@ -28,18 +29,16 @@ from octavo.backends.ops import (
 
 
 class NativeStep:
-    """A model and its cache; running it calls the model's `forward`, op by op."""
+    """A model over its cache: `forward` computes a step's logits."""
 
-    def __init__(self, extension: ModuleType, pool: Any, model: Model, kv: KVCache) -> None:
+    def __init__(self, extension: ModuleType, pool: Any, forward: Callable[[StepBatch], Float32Array]) -> None:
         self._extension = extension
         self._pool = pool
-        self._ops = NativeOps(extension, pool)
-        self._model = model
-        self._kv = kv
+        self._forward = forward
 
     def run(self, batch: StepBatch) -> Float32Array:
         """Run one step; write its KV and return the logits of `batch.logits_rows`, [S, V]."""
-        return self._model.forward(self._ops, batch, self._kv)
+        return self._forward(batch)
 
     def sample(self, logits: Float32Array, sampling: SamplingBatch) -> SampledBatch:
         """Choose one token a row, without sorting the vocabulary; what is undefined is NaN, 0 or -1."""
@@ -58,17 +57,21 @@ class NativeStep:
 class NativeBackend:
     """Runs on `num_threads` threads, of which the caller is one.
 
-    `dtype` and `quantization` are as in EngineConfig. Raises ImportError if the extension was not built, ValueError if
-    num_threads is not positive.
+    `dtype` and `quantization` are as in EngineConfig. A model is recorded once and its plan replayed in each step;
+    unless `is_recorded`, each step calls the model, which computes op by op, to the same bits. Raises ImportError if
+    the extension was not built, ValueError if num_threads is not positive.
     """
 
     kv_itemsize = 4  # float32
 
-    def __init__(self, num_threads: int, *, dtype: str = "auto", quantization: str | None = None) -> None:
+    def __init__(
+        self, num_threads: int, *, dtype: str = "auto", quantization: str | None = None, is_recorded: bool = True
+    ) -> None:
         self._extension = load_extension()
         self._pool: Any = self._extension.ThreadPool(num_threads)
         self._dtype = dtype
         self._quantization = quantization
+        self._is_recorded = is_recorded
         self.weight_bytes_by_kind: dict[str, int] = Counter()
 
     def load_weight(
@@ -113,4 +116,7 @@ class NativeBackend:
 
     def prepare(self, model: Model, kv: KVCache) -> NativeStep:
         """Make the model runnable over this cache."""
-        return NativeStep(self._extension, self._pool, model, kv)
+        if self._is_recorded:
+            return NativeStep(self._extension, self._pool, RecordedModel(self._extension, self._pool, model, kv))
+        ops = NativeOps(self._extension, self._pool)
+        return NativeStep(self._extension, self._pool, lambda batch: model.forward(ops, batch, kv))

@@ -1,0 +1,162 @@
+"""What a model's forward pass leaves when it is recorded: a list of ops over arrays that hold no numbers yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from octavo.backends.ops import Float32Array, KVLayer
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """The rows that one op writes, and nobody after it."""
+
+    num_columns: int
+    is_sampled: bool  # S rows, not T
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicArray:
+    """Some columns of a buffer. To a model this is an `Array`."""
+
+    buffer: Buffer
+    first_column: int
+    num_columns: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all of the buffer's columns."""
+        return self.num_columns == self.buffer.num_columns
+
+
+def new_array(num_columns: int, *, is_sampled: bool) -> SymbolicArray:
+    """A buffer of its own, whole."""
+    return SymbolicArray(Buffer(num_columns, is_sampled), 0, num_columns)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PlanOp:
+    """An op of a plan: its fields are the parameters of the method of csrc/plan.h called `method`."""
+
+    method: ClassVar[str]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The parameters by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def inputs(self) -> dict[str, SymbolicArray]:
+        """The arrays it reads, by name."""
+        arrays = {name: value for name, value in self.arguments.items() if isinstance(value, SymbolicArray)}
+        arrays.pop("out", None)
+        return arrays
+
+    @property
+    def outputs(self) -> tuple[SymbolicArray, ...]:
+        """The array it writes, if it writes one."""
+        return tuple(value for name, value in self.arguments.items() if name == "out")
+
+    def with_arguments(self, **changes: Any) -> PlanOp:
+        """The same op with some other arguments."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Embed(PlanOp):
+    """Of the batch's `input_ids`."""
+
+    method = "embed"
+    weight: Any
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Linear(PlanOp):
+    """x @ weight.T + bias."""
+
+    method = "linear"
+    x: SymbolicArray
+    weight: Any
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Add(PlanOp):
+    """x + y."""
+
+    method = "add"
+    x: SymbolicArray
+    y: SymbolicArray
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RmsNorm(PlanOp):
+    """Of groups of len(weight) columns."""
+
+    method = "rms_norm"
+    x: SymbolicArray
+    weight: Float32Array
+    eps: float
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rotary(PlanOp):
+    """By the batch's `positions`."""
+
+    method = "rotary"
+    x: SymbolicArray
+    cos: Float32Array
+    sin: Float32Array
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WriteKV(PlanOp):
+    """To the batch's `slot_mapping`."""
+
+    method = "write_kv"
+    k: SymbolicArray
+    v: SymbolicArray
+    kv: KVLayer
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Attend(PlanOp):
+    """Over the blocks of the batch's requests."""
+
+    method = "attend"
+    q: SymbolicArray
+    kv: KVLayer
+    scale: float
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SiluMul(PlanOp):
+    """silu(gate) * up."""
+
+    method = "silu_mul"
+    gate_up: SymbolicArray
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GatherRows(PlanOp):
+    """The batch's `logits_rows`."""
+
+    method = "gather_rows"
+    x: SymbolicArray
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The ops in order, and the array that the model returned."""
+
+    ops: Sequence[PlanOp]
+    result: SymbolicArray

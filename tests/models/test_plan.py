@@ -1,0 +1,101 @@
+"""A plan computes, to the bit, what its ops compute one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+from octavo.backends.native import fusions, plan
+from octavo.backends.native.backend import NativeBackend
+from octavo.backends.ops import StepBatch
+from octavo.config import BLOCK_SIZE
+from octavo.weights.checkpoint import open_checkpoint
+from tests.models.conftest import GOLDEN
+from tests.models.sequence_runner import MAX_POSITIONS, Chunk, SequenceRunner, step_batch
+
+pytestmark = pytest.mark.equality
+
+MODELS = ["llama", "llama3", "qwen2", "qwen3"]
+NUM_SEQUENCES = 5
+BLOCKS_PER_SEQUENCE = MAX_POSITIONS // BLOCK_SIZE
+NUM_BLOCKS = NUM_SEQUENCES * BLOCKS_PER_SEQUENCE
+VOCAB_SIZE = 320
+
+
+class Traffic:
+    """Sequences that grow from step to step, by chunks of a prompt or by a token at a time."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._token_ids = self._rng.integers(VOCAB_SIZE, size=(NUM_SEQUENCES, MAX_POSITIONS))
+        self._block_ids = self._rng.permutation(NUM_BLOCKS).reshape(NUM_SEQUENCES, -1)
+        self._lengths = [0] * NUM_SEQUENCES
+
+    def step(self, counts: Sequence[int], rows: str) -> StepBatch:
+        """A step that gives each sequence so many tokens; the logits of which rows, "all", "last" or "none"."""
+        chunks = []
+        for i, count in enumerate(counts):
+            start, self._lengths[i] = self._lengths[i], self._lengths[i] + count
+            if count > 0:
+                token_ids = self._token_ids[i, start : start + count]
+                chunks.append(Chunk(token_ids.tolist(), start, self._block_ids[i].tolist()))
+        batch = step_batch(tuple(chunks))
+        if rows == "all":
+            return batch
+        last = batch.query_start_loc[1:] - np.int32(1)
+        return dataclasses.replace(batch, logits_rows=last if rows == "last" else last[:0])
+
+    def random_steps(self) -> list[StepBatch]:
+        """Steps until all sequences are full."""
+        steps = []
+        while min(self._lengths) < MAX_POSITIONS:
+            sizes = self._rng.choice([0, 1, 1, 5, 16, 40, MAX_POSITIONS], NUM_SEQUENCES)
+            counts = [min(int(size), MAX_POSITIONS - length) for size, length in zip(sizes, self._lengths, strict=True)]
+            if any(counts):
+                steps.append(self.step(counts, self._rng.choice(["all", "last", "none"])))
+        return steps
+
+
+def open_model(name: str, *, is_recorded: bool, num_threads: int = 2) -> SequenceRunner:
+    backend = NativeBackend(num_threads, dtype="float32", is_recorded=is_recorded)
+    checkpoint = open_checkpoint(GOLDEN / name)
+    return SequenceRunner(checkpoint.config, checkpoint.tensors, backend, NUM_BLOCKS)
+
+
+def assert_equal_steps(name: str, steps: Sequence[StepBatch], num_threads: int = 2) -> None:
+    eager = open_model(name, is_recorded=False, num_threads=num_threads)
+    recorded = open_model(name, is_recorded=True, num_threads=num_threads)
+    for index, batch in enumerate(steps):
+        expected = eager.step.run(batch)
+        assert recorded.step.run(batch).tobytes() == expected.tobytes(), f"step {index}"
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_prompts_and_decodes_together(name, num_threads):
+    steps = [batch for seed in range(3) for batch in Traffic(seed).random_steps()]
+    assert_equal_steps(name, steps, num_threads)
+
+
+def test_a_step_may_be_of_any_size():
+    traffic = Traffic(0)
+    sizes = [1, 120, 0, 3, 1]  # tokens of each sequence
+    steps = [traffic.step([size] * NUM_SEQUENCES, rows) for size in sizes if size for rows in ["last"]]
+    assert_equal_steps("llama", steps)
+
+
+@pytest.mark.parametrize("rules", [(), *((rule,) for rule in fusions.RULES)], ids=lambda rules: str(rules))
+@pytest.mark.parametrize("name", MODELS)
+def test_no_rule_changes_a_bit(name, rules, monkeypatch):
+    monkeypatch.setattr(plan, "apply_rules", partial(fusions.apply_rules, rules=rules))
+    assert_equal_steps(name, Traffic(3).random_steps())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_op_reads_what_none_has_written(name, monkeypatch):
+    monkeypatch.setattr(plan, "build_plan", partial(plan.build_plan, is_poisoned=True))
+    assert_equal_steps(name, Traffic(4).random_steps())
