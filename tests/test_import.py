@@ -37,3 +37,14 @@ def test_every_public_name_is_there(name):
 def test_an_unknown_name_is_an_attribute_error_that_names_the_known_ones():
     with pytest.raises(AttributeError, match=r"no attribute 'LLN'.*LLM"):
         octavo.LLN  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "unused"),
+    [
+        ("octavo.llm", {"asyncio", "jinja2", "msgspec", "rich"}),
+        ("octavo.engine.core_process", {"jinja2", "rich", "tokenizers"}),
+    ],
+)
+def test_an_engine_does_not_wait_for_what_it_may_not_need(name, unused):
+    assert not unused & modules_after(f"import {name}")
