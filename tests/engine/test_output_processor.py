@@ -61,7 +61,10 @@ def test_final_outputs_wait_for_every_choice_and_stand_in_order(processor):
     add(processor, n=2, output_kind=FINAL_ONLY)
     assert processor.process([news("a", 0), news("x", 1, finish_reason="stop", stop_reason=7)]).outputs == []
     (final,) = processor.process([news("b", 0, finish_reason="length")]).outputs
-    assert [(choice.index, choice.text, choice.stop_reason) for choice in final.outputs] == [(0, "ab", None), (1, "", 7)]
+    assert [(choice.index, choice.text, choice.stop_reason) for choice in final.outputs] == [
+        (0, "ab", None),
+        (1, "", 7),
+    ]
     assert final.finished
 
 
