@@ -1,4 +1,4 @@
-// Memory for floats, aligned for vectors and, where large, for huge pages.
+// Memory for numbers, aligned for vectors and, where large, for huge pages.
 
 #pragma once
 
@@ -22,37 +22,46 @@ class AllocationError : public std::bad_alloc {
     std::string message_;
 };
 
-// Owns `size` uninitialized floats.
-class Buffer {
+// Uninitialized memory for `free_aligned`. Throws AllocationError.
+void* allocate_aligned(size_t num_bytes);
+void free_aligned(void* memory);
+
+// Owns `size` uninitialized numbers.
+template <class Number>
+class NumberBuffer {
   public:
-    Buffer() = default;
+    NumberBuffer() = default;
     // Throws AllocationError.
-    explicit Buffer(int64_t size);
-    ~Buffer();
-    Buffer(Buffer&& other) noexcept { swap(other); }
-    Buffer& operator=(Buffer&& other) noexcept {
+    explicit NumberBuffer(int64_t size)
+        : data_(static_cast<Number*>(allocate_aligned(static_cast<size_t>(size) * sizeof(Number)))), size_(size) {}
+    ~NumberBuffer() { free_aligned(data_); }
+    NumberBuffer(NumberBuffer&& other) noexcept { swap(other); }
+    NumberBuffer& operator=(NumberBuffer&& other) noexcept {
         swap(other);
         return *this;
     }
 
-    float* data() { return data_; }
-    const float* data() const { return data_; }
+    Number* data() { return data_; }
+    const Number* data() const { return data_; }
     int64_t size() const { return size_; }
+    int64_t num_bytes() const { return size_ * static_cast<int64_t>(sizeof(Number)); }
 
-    // Makes room for `size` floats; what was there is lost.
-    float* reserve(int64_t size) {
-        if (size > size_) *this = Buffer(size);
+    // Makes room for `size` numbers; what was there is lost.
+    Number* reserve(int64_t size) {
+        if (size > size_) *this = NumberBuffer(size);
         return data_;
     }
 
   private:
-    void swap(Buffer& other) noexcept {
+    void swap(NumberBuffer& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(size_, other.size_);
     }
 
-    float* data_ = nullptr;
+    Number* data_ = nullptr;
     int64_t size_ = 0;
 };
+
+using Buffer = NumberBuffer<float>;
 
 }  // namespace octavo

@@ -9,10 +9,11 @@
 
 #include "dequantize.h"
 
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <stdexcept>
+
+#include "half.h"
 
 namespace octavo {
 namespace {
@@ -24,54 +25,45 @@ T read(const uint8_t* from) {
     return value;
 }
 
-float float_of(uint32_t bits) {
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-// IEEE 754 binary16.
-float half(const uint8_t* from) {
-    const uint32_t bits = read<uint16_t>(from), sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
-    if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);  // infinity, NaN
-    if (magnitude < 0x400) return std::copysign(static_cast<float>(magnitude) * 0x1p-24f, float_of(sign));  // subnormal
-    return float_of(sign | ((magnitude << 13) + 0x38000000));  // the exponent's bias: 127 instead of 15
-}
+float half(const uint8_t* from) { return float_of_half(read<uint16_t>(from)); }
 
 void decode_f32(const uint8_t* block, float* out) { *out = read<float>(block); }
 
 void decode_f16(const uint8_t* block, float* out) { *out = half(block); }
 
-void decode_bf16(const uint8_t* block, float* out) { *out = float_of(uint32_t{read<uint16_t>(block)} << 16); }
-
-void decode_q8_0(const uint8_t* block, float* out) {
-    const float d = half(block);
-    for (int i = 0; i < 32; ++i) out[i] = static_cast<float>(read<int8_t>(block + 2 + i)) * d;
-}
+void decode_bf16(const uint8_t* block, float* out) { *out = float_of_bits(uint32_t{read<uint16_t>(block)} << 16); }
 
 // Of 32 elements the first half is in the low nibbles, the second in the high ones.
 int nibble(const uint8_t* nibbles, int i) { return i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4; }
 
 int fifth_bit(const uint8_t* bits, int i) { return (bits[i / 8] >> i % 8 & 1) << 4; }
 
-void decode_q4_0(const uint8_t* block, float* out) {
-    const float d = half(block);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(nibble(block + 2, i) - 8);
+void decode_q8_0(const uint8_t* block, CodeGroup* out) {
+    out->scale = half(block);
+    std::memcpy(out->codes, block + 2, sizeof out->codes);
 }
 
-void decode_q4_1(const uint8_t* block, float* out) {
-    const float d = half(block), m = half(block + 2);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(nibble(block + 4, i)) + m;
+void decode_q4_0(const uint8_t* block, CodeGroup* out) {
+    out->scale = half(block);
+    for (int i = 0; i < 32; ++i) out->codes[i] = static_cast<int8_t>(nibble(block + 2, i) - 8);
 }
 
-void decode_q5_0(const uint8_t* block, float* out) {
-    const float d = half(block);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>((nibble(block + 6, i) | fifth_bit(block + 2, i)) - 16);
+void decode_q4_1(const uint8_t* block, CodeGroup* out) {
+    out->scale = half(block);
+    out->minimum = half(block + 2);
+    for (int i = 0; i < 32; ++i) out->codes[i] = static_cast<int8_t>(nibble(block + 4, i));
 }
 
-void decode_q5_1(const uint8_t* block, float* out) {
-    const float d = half(block), m = half(block + 2);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(nibble(block + 8, i) | fifth_bit(block + 4, i)) + m;
+void decode_q5_0(const uint8_t* block, CodeGroup* out) {
+    out->scale = half(block);
+    for (int i = 0; i < 32; ++i)
+        out->codes[i] = static_cast<int8_t>((nibble(block + 6, i) | fifth_bit(block + 2, i)) - 16);
+}
+
+void decode_q5_1(const uint8_t* block, CodeGroup* out) {
+    out->scale = half(block);
+    out->minimum = half(block + 2);
+    for (int i = 0; i < 32; ++i) out->codes[i] = static_cast<int8_t>(nibble(block + 8, i) | fifth_bit(block + 4, i));
 }
 
 // Scale and minimum of part i, of 8, of a Q4_K or Q5_K block, six bits each. The last four parts have their high bits
@@ -91,22 +83,22 @@ struct ScaleMin {
 };
 
 // Q4_K and Q5_K differ in a fifth bit: bit p of fifth[i] belongs to element i of part p.
-void decode_parts(const uint8_t* block, const uint8_t* nibbles, const uint8_t* fifth, float* out) {
+void decode_parts(const uint8_t* block, const uint8_t* nibbles, const uint8_t* fifth, CodeGroup* out) {
     const float d = half(block), m = half(block + 2);
     for (int part = 0; part < 8; ++part) {
         const ScaleMin packed(block + 4, part);
-        const float scale = d * static_cast<float>(packed.scale), minimum = m * static_cast<float>(packed.minimum);
+        out[part].scale = d * static_cast<float>(packed.scale);
+        out[part].minimum = -(m * static_cast<float>(packed.minimum));
         for (int i = 0; i < 32; ++i) {
             const int high = fifth == nullptr ? 0 : (fifth[i] >> part & 1) << 4;
-            const int q = (nibbles[part / 2 * 32 + i] >> part % 2 * 4 & 15) | high;
-            out[part * 32 + i] = scale * static_cast<float>(q) - minimum;
+            out[part].codes[i] = static_cast<int8_t>((nibbles[part / 2 * 32 + i] >> part % 2 * 4 & 15) | high);
         }
     }
 }
 
-void decode_q4_k(const uint8_t* block, float* out) { decode_parts(block, block + 16, nullptr, out); }
+void decode_q4_k(const uint8_t* block, CodeGroup* out) { decode_parts(block, block + 16, nullptr, out); }
 
-void decode_q5_k(const uint8_t* block, float* out) { decode_parts(block, block + 48, block + 16, out); }
+void decode_q5_k(const uint8_t* block, CodeGroup* out) { decode_parts(block, block + 48, block + 16, out); }
 
 void decode_q6_k(const uint8_t* block, float* out) {
     const uint8_t *low = block, *high = block + 128, *scales = block + 192;
@@ -122,25 +114,56 @@ void decode_q6_k(const uint8_t* block, float* out) {
     }
 }
 
-using DecodeBlock = void(const uint8_t* block, float* out);
-
-template <int SIZE, int BYTES, DecodeBlock DECODE>
-QuantFormat make_format() {
-    return {SIZE, BYTES, [](const uint8_t* blocks, int64_t num_blocks, float* out) {
+// A format whose blocks decode to floats.
+template <int SIZE, int BYTES, void DECODE(const uint8_t* block, float* out)>
+QuantFormat float_format() {
+    return {SIZE,
+            BYTES,
+            [](const uint8_t* blocks, int64_t num_blocks, float* out) {
                 for (int64_t i = 0; i < num_blocks; ++i) DECODE(blocks + i * BYTES, out + i * SIZE);
-            }};
+            },
+            nullptr,
+            {}};
+}
+
+// A format whose blocks decode to codes from SMALLEST on, of BITS bits.
+template <int SIZE, int BYTES, int BITS, int SMALLEST, bool HAS_MINIMUM, void DECODE(const uint8_t*, CodeGroup*)>
+QuantFormat code_format() {
+    constexpr int GROUPS = SIZE / kGroupSize;
+    return {SIZE,
+            BYTES,
+            [](const uint8_t* blocks, int64_t num_blocks, float* out) {
+                CodeGroup groups[GROUPS];
+                for (int64_t i = 0; i < num_blocks; ++i) {
+                    DECODE(blocks + i * BYTES, groups);
+                    for (const CodeGroup& group : groups)
+                        for (const int8_t code : group.codes) {
+                            const float product = group.scale * static_cast<float>(code);
+                            *out++ = HAS_MINIMUM ? product + group.minimum : product;  // -0 + 0 would be 0
+                        }
+                }
+            },
+            [](const uint8_t* blocks, int64_t num_blocks, CodeGroup* out) {
+                for (int64_t i = 0; i < num_blocks; ++i) DECODE(blocks + i * BYTES, out + i * GROUPS);
+            },
+            {SMALLEST, SMALLEST + (1 << BITS) - 1, HAS_MINIMUM}};
 }
 
 }  // namespace
 
 const QuantFormat& find_quant_format(const std::string& name) {
     static const std::map<std::string, QuantFormat> format_by_name{
-        {"F32", make_format<1, 4, decode_f32>()},
-        {"F16", make_format<1, 2, decode_f16>()},       {"BF16", make_format<1, 2, decode_bf16>()},
-        {"Q4_0", make_format<32, 18, decode_q4_0>()},   {"Q4_1", make_format<32, 20, decode_q4_1>()},
-        {"Q5_0", make_format<32, 22, decode_q5_0>()},   {"Q5_1", make_format<32, 24, decode_q5_1>()},
-        {"Q8_0", make_format<32, 34, decode_q8_0>()},   {"Q4_K", make_format<256, 144, decode_q4_k>()},
-        {"Q5_K", make_format<256, 176, decode_q5_k>()}, {"Q6_K", make_format<256, 210, decode_q6_k>()},
+        {"F32", float_format<1, 4, decode_f32>()},
+        {"F16", float_format<1, 2, decode_f16>()},
+        {"BF16", float_format<1, 2, decode_bf16>()},
+        {"Q4_0", code_format<32, 18, 4, -8, false, decode_q4_0>()},
+        {"Q4_1", code_format<32, 20, 4, 0, true, decode_q4_1>()},
+        {"Q5_0", code_format<32, 22, 5, -16, false, decode_q5_0>()},
+        {"Q5_1", code_format<32, 24, 5, 0, true, decode_q5_1>()},
+        {"Q8_0", code_format<32, 34, 8, -128, false, decode_q8_0>()},
+        {"Q4_K", code_format<256, 144, 4, 0, true, decode_q4_k>()},
+        {"Q5_K", code_format<256, 176, 5, 0, true, decode_q5_k>()},
+        {"Q6_K", float_format<256, 210, decode_q6_k>()},
     };
     const auto found = format_by_name.find(name);
     if (found != format_by_name.end()) return found->second;

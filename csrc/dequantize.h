@@ -1,22 +1,27 @@
-// From the blocks of GGUF files to floats.
+// From the blocks of GGUF files to numbers.
 
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "code_group.h"
 #include "thread_pool.h"
 
 namespace octavo {
 
-// How many elements a block holds, in how many bytes.
+// How many elements a block holds, in how many bytes, and what they are.
 struct QuantFormat {
     int64_t block_size;
     int64_t block_bytes;
     void (*decode)(const uint8_t* blocks, int64_t num_blocks, float* out);
+    // Of the formats whose groups of 32 share a scale; null for the others.
+    void (*decode_codes)(const uint8_t* blocks, int64_t num_blocks, CodeGroup* out);
+    CodeRange code_range;
 };
 
-// By ggml's name: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for another.
+// By ggml's name: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for
+// another.
 const QuantFormat& find_quant_format(const std::string& name);
 
 // Decodes num_blocks blocks that follow each other.

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "code_group.h"
 #include "dequantize.h"
 #include "matrix.h"
 
 namespace octavo {
+
+constexpr int64_t kDecodeSize = 256;  // whole blocks of every format
 
 // Rows of one format, `row_stride` bytes from one to the next. Somebody else owns the bytes.
 struct StoredPart {
@@ -16,6 +19,11 @@ struct StoredPart {
     const uint8_t* data;
     int64_t num_rows;
     int64_t row_stride;
+
+    // The block of row i that begins with column k.
+    const uint8_t* block(int64_t i, int64_t k) const {
+        return data + i * row_stride + k / format->block_size * format->block_bytes;
+    }
 };
 
 // W [N, K]: parts stacked along N, as query, key and value are in one linear layer.
@@ -29,10 +37,18 @@ class StoredMatrix {
     int64_t num_rows() const { return num_rows_; }
     int64_t num_columns() const { return num_columns_; }
 
-    // Columns [begin, end) of row i as floats. Both are multiples of every format's block size.
+    // Columns [begin, end) of row i as floats. `begin` is a multiple of kDecodeSize.
     void decode(int64_t i, int64_t begin, int64_t end, float* out) const;
 
+    // True if codes in `range` can be exactly what every part holds.
+    bool has_codes(const CodeRange& range) const;
+    // Columns [begin, end) of row i, at most kDecodeSize, as groups of codes in `range`: exactly where its part has
+    // such codes, the nearest ones otherwise.
+    void decode_codes(int64_t i, int64_t begin, int64_t end, const CodeRange& range, CodeGroup* out) const;
+
   private:
+    const StoredPart& part_of(int64_t& i) const;
+
     std::vector<StoredPart> parts_;
     int64_t num_rows_ = 0;
     int64_t num_columns_;
