@@ -63,7 +63,8 @@ class KernelBenchmark:
         num_bytes = 4 * num_inputs * num_outputs
         num_weights = max(1, COLD_BYTES // num_bytes) if num_rows < 64 else 2
         tensor = self._rng.standard_normal((num_outputs, num_inputs), np.float32)
-        weights = [self._extension.LinearWeight(self._pool, tensor, None) for _ in range(num_weights)]
+        part = ("F32", tensor.view(np.uint8), num_inputs)
+        weights = [self._extension.LinearWeight.pack(self._pool, "float32", [part], None) for _ in range(num_weights)]
         x = self._rng.standard_normal((num_rows, num_inputs), np.float32)
         seconds = fastest_s(lambda turn: self._ops.linear(x, weights[turn]), num_weights)
         num_flops = 2 * num_rows * num_inputs * num_outputs

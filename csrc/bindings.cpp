@@ -5,14 +5,10 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "attention.h"
 #include "cpu.h"
@@ -37,56 +33,6 @@ namespace octavo {
 namespace {
 
 constexpr nb::call_guard<nb::gil_scoped_release> kWithoutGil{};
-
-// A list of (format, uint8 [N, bytes of a row], K). The arrays must outlive what is returned.
-StoredMatrix stored_matrix(const nb::list& parts) {
-    std::vector<StoredPart> stored;
-    int64_t num_columns = 0;
-    for (nb::handle handle : parts) {
-        std::tuple<std::string, Array2<const uint8_t>, int64_t> part;
-        if (!nb::try_cast(handle, part, false))
-            throw nb::type_error("a part must be (format, uint8 array [N, bytes of a row], K)");
-        const auto& [name, rows, row_size] = part;
-        const QuantFormat& format = find_quant_format(name);
-        if (stored.empty()) num_columns = row_size;
-        require_equal(row_size, num_columns, "elements of a row");
-        require_equal(rows.shape(1), row_size / format.block_size * format.block_bytes, "bytes of a row");
-        require(rows.stride(1) == 1 || rows.shape(0) == 0, "the bytes of a row must follow each other");
-        stored.push_back({&format, rows.data(), static_cast<int64_t>(rows.shape(0)), rows.stride(0)});
-    }
-    return StoredMatrix(std::move(stored), num_columns);
-}
-
-using Bias = std::optional<Array1<const float>>;
-
-const float* checked_bias(const Bias& bias, int64_t num_outputs) {
-    if (!bias) return nullptr;
-    require_equal(bias->size(), num_outputs, "size of bias");
-    return bias->data();
-}
-
-void bind_linear(nb::module_& m) {
-    nb::class_<LinearWeight>(m, "LinearWeight",
-                             "A weight [N, K], and a bias [N] or None, packed for `linear` and `embed`.")
-        .def(
-            "__init__",
-            [](LinearWeight* self, ThreadPool& pool, Rows weight, const Bias& bias) {
-                const StoredMatrix matrix(view(weight, "weight"));
-                new (self) LinearWeight(pool, matrix, checked_bias(bias, matrix.num_rows()));
-            },
-            "pool"_a, "weight"_a.noconvert(), "bias"_a.noconvert().none(), kWithoutGil)
-        .def_static(
-            "pack",
-            [](ThreadPool& pool, const std::string& kind, const nb::list& parts, const Bias& bias) {
-                require(kind == "float32", "cannot pack a weight as " + kind + ", only float32");
-                const StoredMatrix matrix = stored_matrix(parts);
-                nb::gil_scoped_release without_gil;
-                return LinearWeight(pool, matrix, checked_bias(bias, matrix.num_rows()));
-            },
-            "pool"_a, "kind"_a, "parts"_a, "bias"_a.noconvert().none())
-        .def_prop_ro("num_outputs", &LinearWeight::num_outputs)
-        .def_prop_ro("num_inputs", &LinearWeight::num_inputs);
-}
 
 void bind_layers(nb::module_& m) {
     m.def(

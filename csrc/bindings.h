@@ -58,6 +58,8 @@ inline Matrix view_out(const OutRows& out, int64_t num_rows, int64_t num_columns
 AttentionBatch attention_batch(const Ids& query_start_loc, const Ids& positions,
                                const Array2<const int32_t>& block_table, const KvShape& shape);
 
+void bind_linear(nb::module_& m);
+
 void bind_plan(nb::module_& m);
 
 }  // namespace octavo

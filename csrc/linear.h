@@ -1,31 +1,47 @@
-// y = x W^T + b with weights packed in panels.
+// y = x W^T + b with weights packed in panels of 16 outputs.
 
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "buffer.h"
 #include "matrix.h"
-#include "panel.h"
 #include "stored_matrix.h"
 #include "thread_pool.h"
 
 namespace octavo {
 
-// W [N, K] in panels of 16 outputs, [N / 16][K][16], the last one padded with zeros, and the bias [N] if there is one.
+// W [N, K], packed as one of the kinds float32, bfloat16, int8 and int4, and the bias [N] if there is one.
 class LinearWeight {
   public:
-    // Packs; `bias` may be null. Throws AllocationError.
-    LinearWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias);
+    virtual ~LinearWeight() = default;
+
+    // Packs W as `kind`; `bias` may be null. Throws std::invalid_argument for another kind, AllocationError.
+    static std::unique_ptr<LinearWeight> pack(ThreadPool& pool, const std::string& kind, const StoredMatrix& weight,
+                                              const float* bias);
 
     int64_t num_outputs() const { return num_outputs_; }  // N
     int64_t num_inputs() const { return num_inputs_; }    // K
-    int64_t num_panels() const { return (num_outputs_ + kPanel - 1) / kPanel; }
-    const float* panel(int64_t i) const { return panels_.data() + i * num_inputs_ * kPanel; }
-    const float* bias() const { return bias_.data(); }  // null: none
+    virtual std::string kind() const = 0;
+    virtual int64_t num_bytes() const = 0;
+
+    // out[t] = W x[t] + b. [T, K] -> [T, N].
+    virtual void multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const = 0;
+    // Row i of what W was packed into, [K].
+    virtual void read_row(int64_t i, float* out) const = 0;
+
+  protected:
+    LinearWeight(const StoredMatrix& weight, const float* bias);
+
+    int64_t num_panels() const;
+    const float* bias() const { return bias_.data(); }  // padded to whole panels; null: none
+    int64_t bias_bytes() const { return bias_.num_bytes(); }
 
   private:
     int64_t num_outputs_;
     int64_t num_inputs_;
-    Buffer panels_;
     Buffer bias_;
 };
 

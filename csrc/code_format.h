@@ -1,0 +1,55 @@
+// How the codes of quantized weights lie in memory, in panels of 16 outputs and groups of 32 along K.
+//
+// Of a group the bytes are those of a CodeVec after the other: for each four k, those of 16 outputs. All formats have
+//
+//   weight = scale * (byte or nibble + kRange.smallest) + minimum
+//
+// with a scale of each group and output, and a minimum where kRange.has_minimum.
+
+#pragma once
+
+#include <cstdint>
+
+#include "integer_dot.h"
+#include "panel.h"
+#include "quantized_rows.h"
+
+namespace octavo {
+
+// One byte a code.
+struct ByteCodes {
+    using Dot = WideDot;
+    static constexpr CodeRange kRange{-128, 127, false};
+    static constexpr int64_t kGroupBytes = kPanel * kGroupSize;
+
+    // The codes of k = 4 i ... 4 i + 3 for the outputs of vector c of the panel.
+    static CodeVec load(const uint8_t* group, int i, int c) {
+        return load_codes(group + i * 4 * kPanel + c * 4 * kWidth);
+    }
+    static int get(const uint8_t* group, int output, int k) { return group[k / 4 * 4 * kPanel + output * 4 + k % 4]; }
+    static void set(uint8_t* group, int output, int k, int code) {
+        group[k / 4 * 4 * kPanel + output * 4 + k % 4] = static_cast<uint8_t>(code);
+    }
+};
+
+// Two codes a byte: of each eight k the first four in the low half, the last four in the high half.
+template <bool HAS_MINIMUM>
+struct NibbleCodes {
+    using Dot = NarrowDot;
+    static constexpr CodeRange kRange = HAS_MINIMUM ? CodeRange{0, 15, true} : CodeRange{-8, 7, false};
+    static constexpr int64_t kGroupBytes = kPanel * kGroupSize / 2;
+
+    static CodeVec load(const uint8_t* group, int i, int c) {
+        const auto pairs = (ShortVec)load_codes(group + i / 2 * 4 * kPanel + c * 4 * kWidth);
+        return (CodeVec)((i % 2 == 0 ? pairs : pairs >> 4) & 0x0f0f);
+    }
+    static int get(const uint8_t* group, int output, int k) {
+        return group[k / 8 * 4 * kPanel + output * 4 + k % 4] >> k % 8 / 4 * 4 & 15;
+    }
+    // The group must be zero before.
+    static void set(uint8_t* group, int output, int k, int code) {
+        group[k / 8 * 4 * kPanel + output * 4 + k % 4] |= static_cast<uint8_t>(code << k % 8 / 4 * 4);
+    }
+};
+
+}  // namespace octavo

@@ -1,0 +1,269 @@
+// out[t][n] = sum over groups g of 32 along K of
+//
+//   x_scale[t][g] scale[n][g] (sum over k in g of x_code[t][k] code[n][k]) + x_scale[t][g] minimum[n][g] (sum of
+//   x_code)
+//
+// The sums inside a group are whole numbers and exact; what the groups contribute is added in their order, each
+// rounded. So a row has the same bits whatever else is in the batch, and however rows and outputs are tiled.
+
+#include "linear_quantized.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "code_format.h"
+#include "half.h"
+#include "panel.h"
+#include "quantized_rows.h"
+
+namespace octavo {
+namespace {
+
+// How many rows make a tile, and how many sums of a group a tile may hold in registers; its totals are touched once a
+// group only.
+#if defined(__AVX512F__)
+constexpr int kDotRows = 6, kDotSums = 12;
+#elif defined(__AVX__)
+constexpr int kDotRows = 4, kDotSums = 8;
+#elif defined(__ARM_NEON)
+constexpr int kDotRows = 4, kDotSums = 16;
+#else
+constexpr int kDotRows = 2, kDotSums = 8;
+#endif
+
+constexpr int dot_panels(int rows) {
+    const int most = kDotSums / (rows * kPanelVecs);
+    return most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
+constexpr int kPrefetch = 2048;                         // bytes of a panel, for the few rows that wait for memory
+constexpr int64_t kTaskElements = int64_t{1} << 18;     // of x that a task reads again for each panel: L2 cache
+constexpr int64_t kMinTaskProducts = int64_t{1} << 17;  // fewer are done sooner than another thread has heard of them
+
+// Scales, and minima if there are any, of one group of a panel.
+template <class Codes>
+constexpr int kGroupHalves = (Codes::kRange.has_minimum ? 2 : 1) * kPanel;
+
+// A tile of rows times panels that follow each other.
+template <class Codes>
+struct Tile {
+    const typename Codes::Dot::Activation* x;  // [group][row][32]
+    const float* x_scales;                     // [group][row], as the next two
+    const int32_t* starts;
+    const float* scaled_sums;
+    const uint8_t* codes;    // of the first panel
+    const uint16_t* scales;  // likewise
+    int64_t num_groups;
+    const float* bias;  // of the first panel's outputs; null: none
+    float* out;
+    int64_t out_stride;
+    int64_t num_columns;  // what is left of N: the last panel may be wider
+};
+
+// The sums of one group, all of whose products are under way at once.
+template <class Codes, int ROWS, int PANELS>
+[[gnu::always_inline]] inline void sum_group(const Tile<Codes>& tile, int64_t g,
+                                             typename Codes::Dot::Sum (&sums)[ROWS][PANELS * kPanelVecs]) {
+    constexpr int VECS = PANELS * kPanelVecs;
+    const auto* x = tile.x + g * ROWS * kGroupSize;
+    const uint8_t* group[PANELS];
+    for (int p = 0; p < PANELS; ++p) group[p] = tile.codes + (p * tile.num_groups + g) * Codes::kGroupBytes;
+    if constexpr (ROWS <= 2)
+        for (int p = 0; p < PANELS; ++p)
+            for (int64_t i = 0; i < Codes::kGroupBytes; i += 64) __builtin_prefetch(group[p] + kPrefetch + i);
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+        for (int c = 0; c < VECS; ++c) sums[r][c] = Codes::Dot::start(tile.starts[g * ROWS + r]);
+#pragma GCC unroll 16
+    for (int i = 0; i < kGroupSize / 4; ++i) {
+        CodeVec codes[VECS];
+#pragma GCC unroll 16
+        for (int c = 0; c < VECS; ++c) codes[c] = Codes::load(group[c / kPanelVecs], i, c % kPanelVecs);
+#pragma GCC unroll 16
+        for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+            for (int c = 0; c < VECS; ++c) Codes::Dot::add(sums[r][c], codes[c], x + r * kGroupSize + 4 * i);
+    }
+}
+
+template <class Codes, int ROWS, int PANELS>
+void multiply_tile(const Tile<Codes>& tile) {
+    constexpr int VECS = PANELS * kPanelVecs;
+    Vec totals[ROWS][VECS] = {};
+    for (int64_t g = 0; g < tile.num_groups; ++g) {
+        typename Codes::Dot::Sum sums[ROWS][VECS];
+        sum_group<Codes, ROWS, PANELS>(tile, g, sums);
+#pragma GCC unroll 16
+        for (int c = 0; c < VECS; ++c) {
+            const uint16_t* halves =
+                tile.scales + (c / kPanelVecs * tile.num_groups + g) * kGroupHalves<Codes> + c % kPanelVecs * kWidth;
+            const Vec scale = load_halves(halves);
+#pragma GCC unroll 16
+            for (int r = 0; r < ROWS; ++r) {
+                const Vec sum = __builtin_convertvector(Codes::Dot::finish(sums[r][c]), Vec);
+                totals[r][c] = fma(sum, scale * broadcast(tile.x_scales[g * ROWS + r]), totals[r][c]);
+            }
+            if constexpr (Codes::kRange.has_minimum) {
+                const Vec minimum = load_halves(halves + kPanel);
+#pragma GCC unroll 16
+                for (int r = 0; r < ROWS; ++r)
+                    totals[r][c] = fma(minimum, broadcast(tile.scaled_sums[g * ROWS + r]), totals[r][c]);
+            }
+        }
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < VECS; ++c) {
+        const int64_t columns = std::min<int64_t>(kWidth, tile.num_columns - c * kWidth);
+        const Vec bias = tile.bias == nullptr ? Vec{} : load(tile.bias + c * kWidth);
+#pragma GCC unroll 16
+        for (int r = 0; r < ROWS; ++r) {
+            float* out = tile.out + r * tile.out_stride + c * kWidth;
+            if (columns == kWidth) {
+                store(out, totals[r][c] + bias);
+            } else if (columns > 0) {
+                store_first(out, totals[r][c] + bias, static_cast<int>(columns));
+            }
+        }
+    }
+}
+
+template <class Codes>
+class QuantizedWeight final : public LinearWeight {
+  public:
+    QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias);
+
+    std::string kind() const override { return Codes::kGroupBytes == kPanel * kGroupSize ? "int8" : "int4"; }
+    int64_t num_bytes() const override { return codes_.num_bytes() + scales_.num_bytes() + bias_bytes(); }
+    void multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const override;
+    void read_row(int64_t i, float* out) const override;
+
+  private:
+    using Rows = QuantizedRows<typename Codes::Dot::Activation>;
+
+    void pack_panel(const StoredMatrix& weight, int64_t panel);
+    void pack_group(const CodeGroup* groups, int64_t count, int64_t panel, int64_t g);
+    void multiply_panels(const Rows& x, Matrix out, int64_t tile, int64_t panel, int64_t last_panel) const;
+
+    int64_t groups() const { return num_groups(num_inputs()); }
+    int64_t index(int64_t panel, int64_t g) const { return panel * groups() + g; }
+
+    NumberBuffer<uint8_t> codes_;    // [N / 16][K / 32][kGroupBytes]
+    NumberBuffer<uint16_t> scales_;  // halves, [N / 16][K / 32][16], or [2][16]: scales, minima
+};
+
+template <class Codes>
+QuantizedWeight<Codes>::QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
+    : LinearWeight(weight, bias),
+      codes_(num_panels() * groups() * Codes::kGroupBytes),
+      scales_(num_panels() * groups() * kGroupHalves<Codes>) {
+    pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t panel = begin; panel < end; ++panel) pack_panel(weight, panel);
+    });
+}
+
+template <class Codes>
+void QuantizedWeight<Codes>::pack_panel(const StoredMatrix& weight, int64_t panel) {
+    constexpr int64_t kMost = kDecodeSize / kGroupSize;
+    CodeGroup groups[kPanel][kMost];
+    const int64_t count = std::min<int64_t>(kPanel, num_outputs() - panel * kPanel);
+    for (int64_t k = 0; k < num_inputs(); k += kDecodeSize) {
+        const int64_t end = std::min(k + kDecodeSize, num_inputs());
+        for (int64_t j = 0; j < count; ++j) weight.decode_codes(panel * kPanel + j, k, end, Codes::kRange, groups[j]);
+        for (int64_t g = 0; g < num_groups(end - k); ++g) pack_group(&groups[0][g], count, panel, k / kGroupSize + g);
+    }
+}
+
+// `groups` are those of the panel's `count` outputs, in steps of kDecodeSize / kGroupSize.
+template <class Codes>
+void QuantizedWeight<Codes>::pack_group(const CodeGroup* groups, int64_t count, int64_t panel, int64_t g) {
+    uint8_t* codes = codes_.data() + index(panel, g) * Codes::kGroupBytes;
+    uint16_t* scales = scales_.data() + index(panel, g) * kGroupHalves<Codes>;
+    std::fill_n(codes, Codes::kGroupBytes, uint8_t{0});
+    std::fill_n(scales, kGroupHalves<Codes>, uint16_t{0});
+    for (int j = 0; j < count; ++j) {
+        const CodeGroup& group = groups[j * (kDecodeSize / kGroupSize)];
+        for (int k = 0; k < kGroupSize; ++k) Codes::set(codes, j, k, group.codes[k] - Codes::kRange.smallest);
+        scales[j] = half_of_float(group.scale);
+        if (Codes::kRange.has_minimum) scales[kPanel + j] = half_of_float(group.minimum);
+    }
+}
+
+template <class Codes>
+void QuantizedWeight<Codes>::read_row(int64_t i, float* out) const {
+    const int64_t panel = i / kPanel;
+    const int output = static_cast<int>(i % kPanel);
+    for (int64_t k = 0; k < num_inputs(); ++k) {
+        const int64_t at = index(panel, k / kGroupSize);
+        const uint16_t* halves = scales_.data() + at * kGroupHalves<Codes> + output;
+        const int code = Codes::get(codes_.data() + at * Codes::kGroupBytes, output, static_cast<int>(k % kGroupSize));
+        const float product = float_of_half(halves[0]) * static_cast<float>(code + Codes::kRange.smallest);
+        out[k] = Codes::kRange.has_minimum ? product + float_of_half(halves[kPanel]) : product;
+    }
+}
+
+// All of K for one tile and these panels.
+template <class Codes>
+void QuantizedWeight<Codes>::multiply_panels(const Rows& x, Matrix out, int64_t tile, int64_t panel,
+                                             int64_t last_panel) const {
+    with_rows<kDotRows>(x.rows(tile), [&](auto rows) {
+        constexpr int ROWS = decltype(rows)::value, PANELS = dot_panels(ROWS);
+        while (panel < last_panel) {
+            const int64_t at = x.offset(tile);
+            const Tile<Codes> operands{x.codes + at * kGroupSize,
+                                       x.scales + at,
+                                       x.starts + at,
+                                       x.scaled_sums + at,
+                                       codes_.data() + index(panel, 0) * Codes::kGroupBytes,
+                                       scales_.data() + index(panel, 0) * kGroupHalves<Codes>,
+                                       groups(),
+                                       bias() == nullptr ? nullptr : bias() + panel * kPanel,
+                                       out.row(tile * x.tile_rows) + panel * kPanel,
+                                       out.row_stride,
+                                       num_outputs() - panel * kPanel};
+            if (panel + PANELS <= last_panel) {
+                multiply_tile<Codes, ROWS, PANELS>(operands);
+                panel += PANELS;
+            } else {
+                multiply_tile<Codes, ROWS, 1>(operands);
+                panel += 1;
+            }
+        }
+    });
+}
+
+template <class Codes>
+void QuantizedWeight<Codes>::multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const {
+    constexpr int64_t kPanels = dot_panels(kDotRows);
+    const Rows rows = quantize_rows<typename Codes::Dot>(pool, x, kDotRows, -Codes::kRange.smallest);
+    const int64_t num_tiles = rows.num_tiles();
+    const int64_t tiles_per_task = std::max<int64_t>(1, kTaskElements / (kDotRows * num_inputs()));
+    const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
+    const int64_t products = x.num_rows * num_outputs() * num_inputs();
+    const int64_t wanted = std::min(4 * static_cast<int64_t>(pool.num_threads()), products / kMinTaskProducts + 1);
+    const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels());
+    pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
+        const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
+        const int64_t last_tile = num_tiles * (row_task + 1) / num_row_tasks;
+        const int64_t last_panel = num_panels() * (panel_task + 1) / num_panel_tasks;
+        // Panels first: those of a step stay in the L1 or L2 cache while the tiles go by.
+        const int64_t step = num_tiles == 1 ? num_panels() : kPanels;
+        for (int64_t panel = num_panels() * panel_task / num_panel_tasks; panel < last_panel; panel += step)
+            for (int64_t tile = num_tiles * row_task / num_row_tasks; tile < last_tile; ++tile)
+                multiply_panels(rows, out, tile, panel, std::min(panel + step, last_panel));
+    });
+}
+
+}  // namespace
+
+std::unique_ptr<LinearWeight> pack_int8(ThreadPool& pool, const StoredMatrix& weight, const float* bias) {
+    return std::make_unique<QuantizedWeight<ByteCodes>>(pool, weight, bias);
+}
+
+std::unique_ptr<LinearWeight> pack_int4(ThreadPool& pool, const StoredMatrix& weight, const float* bias) {
+    if (weight.has_codes(NibbleCodes<false>::kRange))
+        return std::make_unique<QuantizedWeight<NibbleCodes<false>>>(pool, weight, bias);
+    return std::make_unique<QuantizedWeight<NibbleCodes<true>>>(pool, weight, bias);
+}
+
+}  // namespace octavo
