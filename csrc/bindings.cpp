@@ -19,7 +19,6 @@
 #include "linear.h"
 #include "norm.h"
 #include "rotary.h"
-#include "sampler.h"
 #include "thread_pool.h"
 
 #define OCTAVO_STRING_OF(x) #x
@@ -169,65 +168,6 @@ void bind_attention(nb::module_& m) {
         },
         "pool"_a, "q"_a.noconvert(), "kv"_a, "query_start_loc"_a.noconvert(), "positions"_a.noconvert(),
         "block_table"_a.noconvert(), "scale"_a, "out"_a.noconvert(), kWithoutGil);
-}
-
-// The array that `object`, a SamplingBatch or a SampledBatch of ops.py, holds under `name`, of one entry a row.
-template <class Scalar>
-Scalar* field(nb::handle object, const char* name, int64_t num_rows) {
-    Array1<Scalar> array;
-    if (!nb::try_cast(object.attr(name), array, false))
-        throw nb::type_error((std::string(name) + " must be a contiguous array of the type that ops.py says").c_str());
-    require_equal(array.size(), num_rows, (std::string("size of ") + name).c_str());
-    return array.data();  // `object` keeps it alive
-}
-
-SamplingBatch sampling_batch(nb::handle sampling, int64_t num_rows) {
-    SamplingBatch batch{};
-    batch.temperature = field<const float>(sampling, "temperature", num_rows);
-    batch.top_k = field<const int32_t>(sampling, "top_k", num_rows);
-    batch.top_p = field<const float>(sampling, "top_p", num_rows);
-    batch.min_p = field<const float>(sampling, "min_p", num_rows);
-    batch.seed = field<const uint64_t>(sampling, "seed", num_rows);
-    batch.output_index = field<const uint64_t>(sampling, "output_index", num_rows);
-    batch.num_logprobs = field<const int32_t>(sampling, "num_logprobs", num_rows);
-    batch.banned_start = field<const int32_t>(sampling, "banned_start", num_rows + 1);
-    batch.banned_ids = field<const int32_t>(sampling, "banned_ids", batch.banned_start[num_rows]);
-    batch.vocab_size = nb::cast<int64_t>(sampling.attr("vocab_size"));
-    for (int64_t i = 0; i < num_rows; ++i) {
-        require(batch.min_p[i] <= 1, "min_p[" + std::to_string(i) + "] is above 1");
-        require(batch.banned_start[i] >= 0 && batch.banned_start[i] <= batch.banned_start[i + 1],
-                "banned_start decreases");
-    }
-    for (int32_t i = 0; i < batch.banned_start[num_rows]; ++i)
-        require(batch.banned_ids[i] >= 0 && batch.banned_ids[i] < batch.vocab_size,
-                "banned_ids has " + std::to_string(batch.banned_ids[i]) + ", expected ids below vocab_size, " +
-                    std::to_string(batch.vocab_size));
-    return batch;
-}
-
-void bind_sampler(nb::module_& m) {
-    m.def(
-        "sample",
-        [](ThreadPool& pool, Rows logits, nb::handle sampling, nb::handle sampled) {
-            const int64_t num_rows = logits.shape(0);
-            const SamplingBatch batch = sampling_batch(sampling, num_rows);
-            require(batch.vocab_size > 0 && batch.vocab_size <= static_cast<int64_t>(logits.shape(1)),
-                    "vocab_size is " + std::to_string(batch.vocab_size) + ", logits have " +
-                        std::to_string(logits.shape(1)) + " columns");
-            const auto top_ids = nb::cast<Array2<int32_t>>(sampled.attr("top_ids"), false);
-            const auto top_logprobs = nb::cast<Array2<float>>(sampled.attr("top_logprobs"), false);
-            SampledBatch to{};
-            to.token_ids = field<int32_t>(sampled, "token_ids", num_rows);
-            to.logprob = field<float>(sampled, "logprob", num_rows);
-            to.rank = field<int32_t>(sampled, "rank", num_rows);
-            to.top_ids = top_ids.data();
-            to.top_logprobs = top_logprobs.data();
-            to.max_logprobs = static_cast<int64_t>(top_ids.shape(1));
-            nb::gil_scoped_release without_gil;
-            sample(pool, view(logits, "logits"), batch, to);
-        },
-        "pool"_a, "logits"_a.noconvert(), "sampling"_a, "sampled"_a);
-    m.def("philox_uniform", &philox_uniform, "seed"_a, "output_index"_a);
 }
 
 void bind_dequantize(nb::module_& m) {

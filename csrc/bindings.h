@@ -61,5 +61,6 @@ AttentionBatch attention_batch(const Ids& query_start_loc, const Ids& positions,
 void bind_linear(nb::module_& m);
 
 void bind_plan(nb::module_& m);
+void bind_sampler(nb::module_& m);
 
 }  // namespace octavo

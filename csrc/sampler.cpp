@@ -1,4 +1,5 @@
-// p = softmax(logits / temperature), cut by min_p, top_k and top_p, and one draw from what is left.
+// p = softmax(x / temperature), cut by min_p, top_k and top_p, and one draw from what is left; x are the logits as
+// logit_rules.h leaves them.
 //
 // Shares are p / max(p), floats; a cut sets them to zero. The vocabulary is never sorted: top_k partitions what may be
 // among the first k, top_p searches for the share of the last token that it keeps.
@@ -21,7 +22,7 @@ namespace {
 
 constexpr float kGreedyBelow = 1e-5f;  // a temperature below this one chooses the largest logit
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int32_t kNone = -1;
+constexpr int32_t kNotFinite = -1, kNothingLeft = -2;  // in place of a token, as in ops.py
 
 // A token, in the order of top_k and top_p: larger logit first, then smaller id.
 struct Candidate {
@@ -167,37 +168,28 @@ class RowSampler {
     void run(ConstMatrix logits, const SamplingBatch& sampling, const SampledBatch& sampled, int64_t row);
 
   private:
-    const float* allow(const float* logits, const SamplingBatch& sampling, int64_t row);
     int32_t choose(const float* logits, const SamplingBatch& sampling, int64_t row);
     void report(const float* logits, const SamplingBatch& sampling, const SampledBatch& sampled, int64_t row);
 
-    std::vector<float> allowed_, shares_;
+    std::vector<float> changed_, shares_;
     std::vector<int32_t> ids_;
 };
 
-// The logits, -infinity where the token is banned.
-const float* RowSampler::allow(const float* logits, const SamplingBatch& sampling, int64_t row) {
-    const int32_t begin = sampling.banned_start[row], end = sampling.banned_start[row + 1];
-    if (begin == end) return logits;
-    allowed_.assign(logits, logits + sampling.vocab_size);
-    for (int32_t i = begin; i < end; ++i) allowed_[sampling.banned_ids[i]] = -kInfinity;
-    return allowed_.data();
-}
-
 int32_t RowSampler::choose(const float* logits, const SamplingBatch& sampling, int64_t row) {
     const int64_t size = sampling.vocab_size;
-    if (!std::isfinite(max_or_nan(logits, size))) return kNone;
-    const float* allowed = allow(logits, sampling, row);
-    const float largest = max_or_nan(allowed, size);
-    if (!std::isfinite(largest)) return kNone;
+    float largest = max_or_nan(logits, size);
+    if (!std::isfinite(largest)) return kNotFinite;
+    const float* x = apply_rules(sampling.rules, row, logits, size, changed_);
+    if (x != logits) largest = max_or_nan(x, size);
+    if (!std::isfinite(largest)) return largest == -kInfinity ? kNothingLeft : kNotFinite;
     const float temperature = sampling.temperature[row];
-    if (temperature < kGreedyBelow) return static_cast<int32_t>(std::find(allowed, allowed + size, largest) - allowed);
+    if (temperature < kGreedyBelow) return static_cast<int32_t>(std::find(x, x + size, largest) - x);
 
     shares_.resize(size);
-    compute_shares(allowed, size, largest, temperature, shares_.data());
+    compute_shares(x, size, largest, temperature, shares_.data());
     if (sampling.min_p[row] > 0) cut_min_p(shares_, sampling.min_p[row]);
-    if (sampling.top_k[row] > 0) cut_top_k(shares_, allowed, sampling.top_k[row]);
-    if (sampling.top_p[row] < 1) cut_top_p(shares_, allowed, sampling.top_p[row]);
+    if (sampling.top_k[row] > 0) cut_top_k(shares_, x, sampling.top_k[row]);
+    if (sampling.top_p[row] < 1) cut_top_p(shares_, x, sampling.top_p[row]);
     return draw(shares_, philox_uniform(sampling.seed[row], sampling.output_index[row]));
 }
 
@@ -229,8 +221,7 @@ void RowSampler::report(const float* logits, const SamplingBatch& sampling, cons
 
 void RowSampler::run(ConstMatrix logits, const SamplingBatch& sampling, const SampledBatch& sampled, int64_t row) {
     sampled.token_ids[row] = choose(logits.row(row), sampling, row);
-    if (sampled.token_ids[row] != kNone && sampling.num_logprobs[row] >= 0)
-        report(logits.row(row), sampling, sampled, row);
+    if (sampled.token_ids[row] >= 0 && sampling.num_logprobs[row] >= 0) report(logits.row(row), sampling, sampled, row);
 }
 
 }  // namespace

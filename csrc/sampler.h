@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "logit_rules.h"
 #include "matrix.h"
 #include "thread_pool.h"
 
@@ -18,8 +19,7 @@ struct SamplingBatch {
     const uint64_t* seed;
     const uint64_t* output_index;
     const int32_t* num_logprobs;
-    const int32_t* banned_start;  // [S + 1]
-    const int32_t* banned_ids;
+    LogitRules rules;
     int64_t vocab_size;
 };
 

@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.backends.ops import Backend, Float32Array, SampledBatch, SamplingBatch, philox_uniform
-from tests.backends.op_calls import SMALL_KV
-
-GREEDY = 0.0
-
-
-def sampling(num_rows: int, vocab_size: int, **columns: object) -> SamplingBatch:
-    """Rows drawn at temperature 1 from the whole vocabulary, seed i for row i, unless `columns` say otherwise."""
-    defaults: dict[str, object] = {
-        "temperature": 1.0,
-        "top_k": 0,
-        "top_p": 1.0,
-        "min_p": 0.0,
-        "seed": np.arange(num_rows),
-        "output_index": 0,
-        "num_logprobs": -1,
-    }
-    types = {"top_k": np.int32, "num_logprobs": np.int32, "seed": np.uint64, "output_index": np.uint64}
-    arrays = {
-        name: np.broadcast_to(np.asarray(columns.get(name, value), types.get(name, np.float32)), num_rows).copy()
-        for name, value in defaults.items()
-    }
-    return SamplingBatch(
-        **arrays, banned_start=np.zeros(num_rows + 1, np.int32), banned_ids=np.zeros(0, np.int32), vocab_size=vocab_size
-    )
-
-
-def ban(batch: SamplingBatch, ids_by_row: list[list[int]]) -> SamplingBatch:
-    start = np.cumsum([0, *map(len, ids_by_row)]).astype(np.int32)
-    ids = [token_id for row in ids_by_row for token_id in row]
-    return dataclasses.replace(batch, banned_start=start, banned_ids=np.array(ids, np.int32))
-
-
-def sample(backend: Backend, logits: Float32Array, batch: SamplingBatch) -> SampledBatch:
-    class NoModel:
-        def forward(self, ops, batch, kv):
-            raise AssertionError("sampling runs no model")
-
-    return backend.prepare(NoModel(), backend.allocate_kv(SMALL_KV)).sample(np.asarray(logits, np.float32), batch)
+from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, SamplingBatch, philox_uniform
+from tests.backends.sampling_batches import GREEDY, ban, one_row, sample, sampling
 
 
 def oracle(logits: np.ndarray, batch: SamplingBatch, i: int) -> tuple[int, float]:
     """The token of row i, straight from the definition, and how near a rounding error would change it."""
     row = logits[i, : batch.vocab_size].astype(np.float64)
-    banned = set(batch.banned_ids[batch.banned_start[i] : batch.banned_start[i + 1]].tolist())
+    banned = set(batch.banned.ids[batch.banned.of_row(i)].tolist())
     order = sorted((j for j in range(len(row)) if j not in banned), key=lambda j: (-row[j], j))
     p = {j: np.exp((row[j] - row[order[0]]) / batch.temperature[i]) for j in order}
     nearest = min([abs(p[j] - batch.min_p[i]) for j in order if batch.min_p[i] > 0], default=1.0)
@@ -157,12 +118,7 @@ def test_the_row_and_its_neighbours_do_not_matter(backend):
     batch = sampling(6, 500, top_k=[0, 3, 0, 20, 0, 0], top_p=[1, 1, 0.7, 0.9, 1, 1], num_logprobs=[-1, 0, 3, 5, 2, 5])
     together = sample(backend, logits, batch)
     for i in range(6):
-        one = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
-        one = {
-            name: value[i : i + 1] if name not in ("banned_ids", "vocab_size") else value for name, value in one.items()
-        }
-        one["banned_start"] = np.zeros(2, np.int32)
-        alone = sample(backend, logits[i : i + 1], SamplingBatch(**one))
+        alone = sample(backend, logits[i : i + 1], one_row(batch, i))
         assert alone.token_ids[0] == together.token_ids[i]
         if batch.num_logprobs[i] >= 0:
             n = batch.num_logprobs[i]
@@ -205,7 +161,7 @@ def test_what_cannot_be_chosen_gives_no_token(backend, temperature):
     batch = sampling(7, 38, temperature=temperature, num_logprobs=2)
     batch = ban(batch, [[], [], [], [5], list(range(38)), [], []])
     token_ids = sample(backend, logits, batch).token_ids
-    assert token_ids[:5].tolist() == [-1] * 5
+    assert token_ids[:5].tolist() == [NOT_FINITE] * 4 + [NOTHING_LEFT]
     assert token_ids[5] == 37
     assert 0 <= token_ids[6] < 38
 

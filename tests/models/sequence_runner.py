@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.backends.ops import Backend, KVShape, SamplingBatch, StepBatch
+from octavo.backends.ops import Backend, KVShape, StepBatch
 from octavo.config import BLOCK_SIZE, ModelConfig
 from octavo.models.registry import build_model
 from octavo.weights.source import WeightSource
@@ -73,20 +73,4 @@ def step_batch(chunks: tuple[Chunk, ...]) -> StepBatch:
         seq_lens=np.array([chunk.end for chunk in chunks], np.int32),
         block_table=block_table.astype(np.int32),
         logits_rows=np.arange(query_start_loc[-1], dtype=np.int32),
-    )
-
-
-def greedy_sampling(vocab_size: int) -> SamplingBatch:
-    """One row that takes its largest logit."""
-    return SamplingBatch(
-        temperature=np.zeros(1, np.float32),
-        top_k=np.zeros(1, np.int32),
-        top_p=np.ones(1, np.float32),
-        min_p=np.zeros(1, np.float32),
-        seed=np.zeros(1, np.uint64),
-        output_index=np.zeros(1, np.uint64),
-        num_logprobs=np.full(1, -1, np.int32),
-        banned_start=np.zeros(2, np.int32),
-        banned_ids=np.zeros(0, np.int32),
-        vocab_size=vocab_size,
     )

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from octavo.config import BLOCK_SIZE
+from tests.backends.sampling_batches import GREEDY, sampling
 from tests.models.conftest import GOLDEN
-from tests.models.sequence_runner import Chunk, greedy_sampling
+from tests.models.sequence_runner import Chunk
 
 MAX_ERROR = 1e-4
 BLOCK_IDS = [7, 3, 11, 2, 30]
@@ -56,7 +57,9 @@ def test_demo_model_answers(chat, demo_runner):
     chunk = Chunk(prompt, 0, block_ids)
     while len(answer) < len(expected):
         [logits] = demo_runner.logits(chunk)
-        [token_id] = demo_runner.step.sample(logits[-1:], greedy_sampling(logits.shape[1])).token_ids.tolist()
+        [token_id] = demo_runner.step.sample(
+            logits[-1:], sampling(1, logits.shape[1], temperature=GREEDY)
+        ).token_ids.tolist()
         answer.append(token_id)
         chunk = Chunk([token_id], len(prompt) + len(answer) - 1, block_ids)
     assert answer == expected

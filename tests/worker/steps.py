@@ -12,7 +12,7 @@ from octavo.core.messages import NewRow, ScheduledRow, SchedulerOutput
 from octavo.core.sampling_params import SamplingParams
 
 
-def new_row(row, token_ids, *, params=None, num_prompt_tokens=None, seed=0, stop_token_ids=()):
+def new_row(row, token_ids, *, params=None, num_prompt_tokens=None, seed=0, stop_token_ids=(), bad_word_token_ids=()):
     return NewRow(
         row=row,
         token_ids=tuple(token_ids),
@@ -20,6 +20,7 @@ def new_row(row, token_ids, *, params=None, num_prompt_tokens=None, seed=0, stop
         sampling_params=params or SamplingParams(),
         seed=seed,
         stop_token_ids=tuple(stop_token_ids),
+        bad_word_token_ids=tuple(bad_word_token_ids),
     )
 
 
@@ -56,7 +57,7 @@ class NextIdStep:
     """A model whose next token is its last one plus 1. It keeps the batches it was given."""
 
     vocab_size: int = 100
-    refused_rows: frozenset[int] = frozenset()  # rows of logits from which nothing can be chosen
+    refused_rows: dict[int, int] = field(default_factory=dict)  # rows of logits without a choice, and the reason
     events: list = field(default_factory=list)
     batches: list[StepBatch] = field(default_factory=list)
     sampling: list[SamplingBatch] = field(default_factory=list)
@@ -69,7 +70,8 @@ class NextIdStep:
     def sample(self, logits, sampling):
         self.sampling.append(sampling)
         token_ids = logits.argmax(axis=1).astype(np.int32)
-        token_ids[list(self.refused_rows)] = -1
+        for row, reason in self.refused_rows.items():
+            token_ids[row] = reason
         num_rows, k = len(logits), int(max(0, sampling.num_logprobs.max()))
         return SampledBatch(
             token_ids=token_ids,

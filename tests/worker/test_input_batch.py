@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 import pytest
 
 from octavo.core.sampling_params import SamplingParams
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
 from octavo.worker.request_table import RequestTable
+from tests.backends.sampling_batches import LISTS
 from tests.worker.steps import entry, new_row, step
 
 
@@ -44,7 +47,7 @@ def test_a_chunk_a_decode_and_a_whole_prompt_lie_end_to_end(table):
 
 def test_arrays_are_contiguous_and_of_the_types_the_ops_name(table):
     output = step(entry(1, 0, 20, blocks=(2, 3)), entry(0, 0, 1, blocks=(1,)))
-    table.apply(step(new_rows=(new_row(1, range(20)), new_row(0, (1,)))))
+    table.apply(step(new_rows=(new_row(1, range(20), params=RULES), new_row(0, (1,)))))
     batch = step_batch(table, output)
     for name in (
         "input_ids",
@@ -63,13 +66,17 @@ def test_arrays_are_contiguous_and_of_the_types_the_ops_name(table):
         ("top_k", np.int32),
         ("top_p", np.float32),
         ("min_p", np.float32),
+        ("repetition_penalty", np.float32),
+        ("frequency_penalty", np.float32),
+        ("presence_penalty", np.float32),
         ("seed", np.uint64),
         ("output_index", np.uint64),
         ("num_logprobs", np.int32),
-        ("banned_start", np.int32),
-        ("banned_ids", np.int32),
+        ("bias", np.float32),
+        ("output_counts", np.int32),
+        *((f"{lists}.{part}", np.int32) for lists in LISTS for part in ("start", "ids")),
     ):
-        array = getattr(sampling, name)
+        array = attrgetter(name)(sampling)
         assert (array.dtype, array.flags.c_contiguous) == (dtype, True), name
 
 
@@ -94,5 +101,70 @@ def test_stop_ids_are_banned_until_min_tokens_are_out(table):
     table.apply(step(new_rows=rows))
     sampling = build_sampling_batch(np.arange(4, dtype=np.int32), table, 50)
 
-    assert sampling.banned_start.tolist() == [0, 2, 2, 2, 3]
-    assert sampling.banned_ids.tolist() == [5, 6, 7]
+    assert sampling.banned.start.tolist() == [0, 2, 2, 2, 3]
+    assert sampling.banned.ids.tolist() == [5, 6, 7]
+
+
+def by_row(lists, values=None):
+    """The lists of ids, or for each id its value."""
+    parts = [lists.of_row(i) for i in range(len(lists.start) - 1)]
+    if values is None:
+        return [lists.ids[part].tolist() for part in parts]
+    return [dict(zip(lists.ids[part].tolist(), values[part].tolist(), strict=True)) for part in parts]
+
+
+RULES = SamplingParams(
+    presence_penalty=0.5,
+    repetition_penalty=1.5,
+    logit_bias=((3, 2.5), (4, -1)),
+    allowed_token_ids=(3, 4, 5),
+    min_tokens=4,
+)
+
+
+def test_each_row_has_the_rules_of_its_request(table):
+    rows = (
+        new_row(0, (1,)),
+        new_row(1, (7, 8, 7, 3, 3), num_prompt_tokens=3, params=RULES, stop_token_ids=(2,), bad_word_token_ids=((9,),)),
+        new_row(3, (7, 8, 3), num_prompt_tokens=2, params=SamplingParams(frequency_penalty=-2)),
+    )
+    table.apply(step(new_rows=rows))
+    sampling = build_sampling_batch(np.array([3, 0, 1], np.int32), table, 50)
+
+    assert sampling.repetition_penalty.tolist() == [1, 1, 1.5]
+    assert sampling.frequency_penalty.tolist() == [-2, 0, 0]
+    assert sampling.presence_penalty.tolist() == [0, 0, 0.5]
+    assert by_row(sampling.allowed) == [[], [], [3, 4, 5]]
+    assert by_row(sampling.banned) == [[], [], [2, 9]]
+    assert by_row(sampling.biased, sampling.bias) == [{}, {}, {3: 2.5, 4: -1}]
+    # The prompt counts for a repetition penalty alone.
+    assert by_row(sampling.seen, sampling.output_counts) == [{3: 1}, {}, {7: 0, 8: 0, 3: 2}]
+
+
+def test_the_rules_follow_the_output(table):
+    rows = (
+        new_row(0, (1, 2), params=SamplingParams(presence_penalty=1), bad_word_token_ids=((5, 6), (5, 5), (6, 5, 8))),
+        new_row(1, (1, 5)),
+    )
+    table.apply(step(new_rows=rows))
+    banned = []
+    for token_id in (6, 5, 5, 9):
+        table.append(np.array([0, 1], np.int32), np.array([token_id, 5], np.int32))
+        sampling = build_sampling_batch(np.arange(2, dtype=np.int32), table, 50)
+        banned.append(by_row(sampling.banned)[0])
+    assert banned == [[], [6, 5, 8], [6, 5], []]
+    assert by_row(sampling.seen, sampling.output_counts) == [{6: 1, 5: 2, 9: 1}, {}]
+
+
+def test_after_a_preemption_prompt_and_output_are_told_apart_as_before(table):
+    """Whether a row has lived through its output or enters with it makes no difference."""
+    words = ((8, 9), (3, 3, 4), (6,))
+    table.apply(step(new_rows=(new_row(0, (7, 8), params=RULES, bad_word_token_ids=words),)))
+    for token_id in (3, 5, 3, 3):
+        table.append(np.array([0], np.int32), np.array([token_id], np.int32))
+    again = new_row(2, (7, 8, 3, 5, 3, 3), num_prompt_tokens=2, params=RULES, bad_word_token_ids=words)
+    table.apply(step(freed_rows=(1,), new_rows=(again,)))
+    sampling = build_sampling_batch(np.array([0, 2], np.int32), table, 50)
+
+    assert by_row(sampling.banned) == [[6, 4]] * 2
+    assert by_row(sampling.seen, sampling.output_counts) == [{7: 0, 8: 0, 3: 3, 5: 1}] * 2

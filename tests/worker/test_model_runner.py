@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT
 from octavo.config import ModelConfig
 from octavo.core.messages import SampledRow, TokenLogprobs
 from octavo.core.sampling_params import SamplingParams
@@ -59,17 +60,17 @@ def test_a_step_that_samples_nothing_and_a_step_that_runs_nothing():
 
 
 def test_logits_that_allow_no_choice_end_that_row_alone():
-    runner = make_runner(model := NextIdStep(refused_rows=frozenset({0})))
+    runner = make_runner(model := NextIdStep(refused_rows={0: NOT_FINITE, 2: NOTHING_LEFT}))
     scheduled = step(
-        entry(0, 0, 1, blocks=(1,)),
-        entry(1, 0, 1, blocks=(2,)),
-        new_rows=(new_row(0, (10,)), new_row(1, (20,))),
+        *(entry(row, 0, 1, blocks=(row,)) for row in range(3)),
+        new_rows=tuple(new_row(row, (10 * row,)) for row in range(3)),
     )
-    broken, sound = runner.run(scheduled).sampled
+    broken, sound, cornered = runner.run(scheduled).sampled
     assert broken == SampledRow(0, (), error="the model's logits are not finite")
-    assert sound == SampledRow(1, (21,))
-    model.refused_rows = frozenset()
-    assert runner.run(step(entry(1, 1, 1))).sampled == (SampledRow(1, (22,)),)
+    assert sound == SampledRow(1, (11,))
+    assert cornered.error is not None and "no token may come next" in cornered.error
+    model.refused_rows = {}
+    assert runner.run(step(entry(1, 1, 1))).sampled == (SampledRow(1, (12,)),)
 
 
 def test_each_row_gets_the_log_probabilities_it_asked_for():

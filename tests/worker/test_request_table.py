@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,13 @@ def test_a_new_row_takes_its_tokens_and_parameters(table):
 
 
 def test_the_next_request_of_a_row_inherits_nothing(table):
-    params = SamplingParams(temperature=0.0, top_k=7, top_p=0.25, min_p=0.125, min_tokens=3, logprobs=2)
+    rules: dict[str, Any] = {
+        "repetition_penalty": 2,
+        "frequency_penalty": 1,
+        "presence_penalty": 1,
+        "logit_bias": {1: 1},
+    }
+    params = SamplingParams(temperature=0.0, top_k=7, top_p=0.25, min_p=0.125, min_tokens=3, logprobs=2, **rules)
     old = new_row(1, range(20), params=params, seed=3, stop_token_ids=(9,))
     table.apply(step(entry(1, 0, 20, blocks=(3, 2)), new_rows=(old,)))
     table.apply(step(entry(1, 0, 2, blocks=(4,)), freed_rows=(1,), new_rows=(new_row(1, (5, 6)),)))
@@ -35,6 +43,8 @@ def test_the_next_request_of_a_row_inherits_nothing(table):
     assert (table.num_tokens[1], table.num_prompt_tokens[1], table.min_tokens[1], table.seed[1]) == (2, 2, 0, 0)
     assert (table.temperature[1], table.top_k[1], table.top_p[1], table.min_p[1]) == (1.0, 0, 1.0, 0.0)
     assert (table.stop_token_ids[1], table.num_logprobs[1]) == ((), NO_LOGPROBS)
+    assert (table.repetition_penalty[1], table.frequency_penalty[1], table.presence_penalty[1]) == (1, 0, 0)
+    assert not table.rules_by_row
     assert table.block_table[1, 0] == 4
 
 

@@ -32,6 +32,7 @@ Float32Array = NDArray[np.float32]
 ByteArray = NDArray[np.uint8]
 
 PAD_SLOT = -1  # a slot that write_kv skips
+NOT_FINITE, NOTHING_LEFT = -1, -2  # in place of a token: the logits hold NaN or infinity; no token may be chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,37 @@ class StepBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class IdLists:
+    """A list of token ids for each of S rows, laid end to end."""
+
+    start: Int32Array  # [S + 1]
+    ids: Int32Array
+
+    def of_row(self, i: int) -> slice:
+        """Where the ids of row i lie, and whatever belongs to each of them."""
+        return slice(self.start[i], self.start[i + 1])
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """How to choose a token from each of S rows of logits."""
+    """How to choose a token from each of S rows of logits; see `Step.sample`. Nothing is as wide as a vocabulary."""
 
     temperature: Float32Array  # [S] below 1e-5: greedy
     top_k: Int32Array  # [S] 0 or less: off
     top_p: Float32Array  # [S]
     min_p: Float32Array  # [S]
+    repetition_penalty: Float32Array  # [S] 1: off
+    frequency_penalty: Float32Array  # [S] 0: off
+    presence_penalty: Float32Array  # [S] 0: off
     seed: NDArray[np.uint64]  # [S] Philox key
     output_index: NDArray[np.uint64]  # [S] Philox counter: how many tokens the request has generated before this one
     num_logprobs: Int32Array  # [S] alternatives to report; -1: no log-probabilities at all
-    banned_start: Int32Array  # [S + 1] row i may not choose banned_ids[banned_start[i]:banned_start[i + 1]]
-    banned_ids: Int32Array  # ids of all rows
+    allowed: IdLists  # nothing else may be chosen, unless the list is empty
+    banned: IdLists
+    biased: IdLists  # no id twice in a row
+    bias: Float32Array  # of each biased id
+    seen: IdLists  # ids in the prompt or the output, those that the row's penalties need; no id twice in a row
+    output_counts: Int32Array  # how often each seen id is in the output; 0: in the prompt alone
     vocab_size: int  # only ids below this are chosen, reported or summed: logits may be wider by padding
 
 
@@ -77,7 +97,7 @@ class SamplingBatch:
 class SampledBatch:
     """What was chosen for each of S rows; k = the largest num_logprobs of the batch, at least 0."""
 
-    token_ids: Int32Array  # [S] -1: the row holds NaN, or nothing that may be chosen
+    token_ids: Int32Array  # [S] or NOT_FINITE, or NOTHING_LEFT
     logprob: Float32Array  # [S] of the chosen token; undefined where num_logprobs is -1
     rank: Int32Array  # [S] 1 + the number of ids whose logit is larger
     top_ids: Int32Array  # [S, k] most likely first, equal logits by id; entries past a row's num_logprobs undefined
@@ -181,14 +201,21 @@ class Step(Protocol):
         ...
 
     def sample(self, logits: Array, sampling: SamplingBatch) -> SampledBatch:
-        """Choose one token a row, without sorting the vocabulary.
+        """Choose one token a row, while it is in the cache and without sorting the vocabulary. The order is vLLM's.
 
-        Over ids below `vocab_size` and not banned. Greedy: the largest logit, the smallest id among equals. Else
-        p = softmax(logits / temperature); keep ids with p >= min_p * max(p); of these the top_k first in the order
-        (larger logit first, then smaller id); of these the shortest beginning whose share reaches top_p. Draw
-        u = philox_uniform(seed, output_index) and take the first kept id, in order of ids, at which the running sum
-        of p exceeds u times the kept sum. Log-probabilities are log softmax(logits) over ids below `vocab_size`:
-        the raw distribution, without temperature, bans or filters.
+        The logits x of the ids below `vocab_size` are changed one after another, in float32:
+        1. x = -inf for every id not in `allowed`, if that has any, and for every id in `banned`;
+        2. x = x + bias, for biased ids;
+        3. x = x / repetition_penalty if x > 0, else x * repetition_penalty, for seen ids;
+        4. x = x - frequency_penalty * count, then x = x - presence_penalty, for seen ids whose count in the output
+           is not 0.
+        Greedy: the largest x, the smallest id among equals. Else
+        5. p = softmax(x / temperature);
+        6. keep ids with p >= min_p * max(p); of these the top_k first in the order (larger x first, then smaller
+           id); of these the shortest beginning whose share reaches top_p;
+        7. draw u = philox_uniform(seed, output_index) and take the first kept id, in order of ids, at which the
+           running sum of p exceeds u times the kept sum.
+        Log-probabilities are log softmax(logits) over ids below `vocab_size`: the raw distribution, before step 1.
         """
         ...
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from octavo.backends.ops import Int32Array, SamplingBatch, StepBatch
+from octavo.backends.ops import IdLists, Int32Array, SamplingBatch, StepBatch
 from octavo.config import BLOCK_SIZE
 from octavo.core.messages import ScheduledRow
 from octavo.worker.request_table import RequestTable
@@ -46,22 +48,45 @@ def build_step_batch(scheduled: Sequence[ScheduledRow], table: RequestTable) -> 
 def build_sampling_batch(rows: Int32Array, table: RequestTable, vocab_size: int) -> SamplingBatch:
     """How each of these S rows chooses the token after its last. Ids from `vocab_size` up are never chosen."""
     num_output_tokens = table.num_tokens[rows] - table.num_prompt_tokens[rows]
-    is_kept_alive = num_output_tokens < table.min_tokens[rows]
-    banned = [
-        table.stop_token_ids[row] if kept_alive else ()
-        for row, kept_alive in zip(rows.tolist(), is_kept_alive.tolist(), strict=True)
-    ]
-    banned_start = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum([len(ids) for ids in banned], out=banned_start[1:])
+    rules = [table.rules_by_row.get(row) for row in rows.tolist()]
+    counts = [rule.counts if rule else None for rule in rules]
     return SamplingBatch(
         temperature=table.temperature[rows],
         top_k=table.top_k[rows],
         top_p=table.top_p[rows],
         min_p=table.min_p[rows],
+        repetition_penalty=table.repetition_penalty[rows],
+        frequency_penalty=table.frequency_penalty[rows],
+        presence_penalty=table.presence_penalty[rows],
         seed=table.seed[rows],
         output_index=num_output_tokens.astype(np.uint64),
         num_logprobs=table.num_logprobs[rows],
-        banned_start=banned_start,
-        banned_ids=np.fromiter((token_id for ids in banned for token_id in ids), np.int32, int(banned_start[-1])),
+        allowed=_id_lists([rule.allowed_ids if rule else () for rule in rules]),
+        banned=_id_lists(_banned_ids(rows, table, num_output_tokens)),
+        biased=_id_lists([rule.biased_ids if rule else () for rule in rules]),
+        bias=_joined([rule.bias if rule else () for rule in rules], np.float32),
+        seen=_id_lists([count.ids if count else () for count in counts]),
+        output_counts=_joined([count.output_counts if count else () for count in counts], np.int32),
         vocab_size=vocab_size,
     )
+
+
+def _banned_ids(rows: Int32Array, table: RequestTable, num_output_tokens: Int32Array) -> list[Sequence[int]]:
+    """What would complete a bad word, and what would end the request before its min_tokens are out."""
+    banned: list[Sequence[int]] = []
+    for row, must_go_on in zip(rows.tolist(), (num_output_tokens < table.min_tokens[rows]).tolist(), strict=True):
+        end_ids = table.stop_token_ids[row] if must_go_on else ()
+        rules = table.rules_by_row.get(row)
+        banned.append((*end_ids, *rules.banned_ids) if rules else end_ids)
+    return banned
+
+
+def _id_lists(ids_by_row: Sequence[Any]) -> IdLists:
+    start = np.zeros(len(ids_by_row) + 1, np.int32)
+    np.cumsum([len(ids) for ids in ids_by_row], out=start[1:])
+    return IdLists(start, _joined(ids_by_row, np.int32))
+
+
+def _joined(lists: Sequence[Any], dtype: type[np.generic]) -> NDArray[Any]:
+    """All lists end to end; most are empty."""
+    return np.concatenate([np.empty(0, dtype), *filter(len, lists)], dtype=dtype)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from octavo.backends.ops import Int32Array, KVCache, SampledBatch, Step
+from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Int32Array, KVCache, SampledBatch, Step
 from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput, TokenLogprobs
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
 from octavo.worker.request_table import NO_LOGPROBS, RequestTable
 
-NO_TOKEN = -1  # what the sampler answers where nothing can be chosen
+ERROR_BY_TOKEN_ID = {
+    NOT_FINITE: "the model's logits are not finite",
+    NOTHING_LEFT: "no token may come next: allowed_token_ids, bad_words and min_tokens leave none; relax one of them",
+}
 
 
 class ModelRunner:
@@ -37,15 +40,15 @@ class ModelRunner:
         if len(rows) == 0:
             return ModelRunnerOutput(scheduled.step_id, ())
         sampled = self._step.sample(logits, build_sampling_batch(rows, self._table, self._vocab_size))
-        is_chosen = sampled.token_ids != NO_TOKEN
+        is_chosen = sampled.token_ids >= 0
         self._table.append(rows[is_chosen], sampled.token_ids[is_chosen])
         return ModelRunnerOutput(scheduled.step_id, _sampled_rows(rows, sampled, self._table.num_logprobs[rows]))
 
 
 def _sampled_rows(rows: Int32Array, sampled: SampledBatch, num_logprobs: Int32Array) -> tuple[SampledRow, ...]:
     return tuple(
-        SampledRow(row, (), error="the model's logits are not finite")
-        if token_id == NO_TOKEN
+        SampledRow(row, (), error=ERROR_BY_TOKEN_ID[token_id])
+        if token_id < 0
         else SampledRow(row, (token_id,), _token_logprobs(sampled, index, num_top))
         for index, (row, token_id, num_top) in enumerate(
             zip(rows.tolist(), sampled.token_ids.tolist(), num_logprobs.tolist(), strict=True)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from octavo.backends.ops import Float32Array, Int32Array
 from octavo.config import BLOCK_SIZE
 from octavo.core.messages import NewRow, SchedulerOutput
+from octavo.worker.logit_rules import LogitRules, has_rules
 
 NO_LOGPROBS = -1  # a num_logprobs that asks for none at all; 0 asks for the chosen token's
 
@@ -31,11 +32,17 @@ class RequestTable:
         self.top_k: Int32Array = np.zeros(max_num_seqs, np.int32)
         self.top_p: Float32Array = np.ones(max_num_seqs, np.float32)
         self.min_p: Float32Array = np.zeros(max_num_seqs, np.float32)
+        self.repetition_penalty: Float32Array = np.ones(max_num_seqs, np.float32)
+        self.frequency_penalty: Float32Array = np.zeros(max_num_seqs, np.float32)
+        self.presence_penalty: Float32Array = np.zeros(max_num_seqs, np.float32)
         self.seed: NDArray[np.uint64] = np.zeros(max_num_seqs, np.uint64)
         self.num_logprobs: Int32Array = np.full(max_num_seqs, NO_LOGPROBS, np.int32)
+        self.rules_by_row: dict[int, LogitRules] = {}  # of the rows that have any
 
     def apply(self, scheduled: SchedulerOutput) -> None:
-        """Enter the step's new rows and blocks. A freed row needs nothing: its next request overwrites it."""
+        """Enter the step's new rows and blocks. The arrays of a freed row stay: its next request overwrites them."""
+        for row in scheduled.freed_rows:
+            self.rules_by_row.pop(row, None)
         for new_row in scheduled.new_rows:
             self._enter(new_row)
         for entry in scheduled.scheduled:
@@ -47,6 +54,10 @@ class RequestTable:
         """Add one sampled token to each of these rows. [S], [S]."""
         self.token_ids[rows, self.num_tokens[rows]] = token_ids
         self.num_tokens[rows] += 1
+        if self.rules_by_row:
+            for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
+                if row in self.rules_by_row:
+                    self.rules_by_row[row].append(token_id)
 
     def _enter(self, new_row: NewRow) -> None:
         row, params, num_tokens = new_row.row, new_row.sampling_params, len(new_row.token_ids)
@@ -59,5 +70,10 @@ class RequestTable:
         self.top_k[row] = params.top_k
         self.top_p[row] = params.top_p
         self.min_p[row] = params.min_p
+        self.repetition_penalty[row] = params.repetition_penalty
+        self.frequency_penalty[row] = params.frequency_penalty
+        self.presence_penalty[row] = params.presence_penalty
         self.seed[row] = new_row.seed
         self.num_logprobs[row] = NO_LOGPROBS if params.logprobs is None else params.logprobs
+        if has_rules(new_row):
+            self.rules_by_row[row] = LogitRules(new_row, max_model_len=self.token_ids.shape[1])

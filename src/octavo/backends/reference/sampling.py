@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.backends.ops import Float32Array, SampledBatch, SamplingBatch, philox_uniform
+from octavo.backends.ops import (
+    NOT_FINITE,
+    NOTHING_LEFT,
+    Float32Array,
+    SampledBatch,
+    SamplingBatch,
+    philox_uniform,
+)
 
 GREEDY_BELOW = 1e-5  # a temperature below this one chooses the largest logit
 
@@ -21,25 +28,52 @@ def sample(logits: Float32Array, sampling: SamplingBatch) -> SampledBatch:
         top_logprobs=np.full((num_rows, k), np.nan, np.float32),
     )
     for i in range(num_rows):
-        row = logits[i, : sampling.vocab_size].astype(np.float64)
+        row = logits[i, : sampling.vocab_size]
         sampled.token_ids[i] = token_id = choose(row, sampling, i)
         if token_id >= 0:
-            report(row, sampled, i, sampling.num_logprobs[i])
+            report(row.astype(np.float64), sampled, i, sampling.num_logprobs[i])
     return sampled
 
 
-def choose(row: NDArray[np.float64], sampling: SamplingBatch, i: int) -> int:
-    """The token of row i, or -1 if the row holds NaN or infinity, or nothing that may be chosen."""
-    allowed = row.copy()
-    allowed[sampling.banned_ids[sampling.banned_start[i] : sampling.banned_start[i + 1]]] = -np.inf
-    if not np.isfinite([row.max(), allowed.max()]).all():
-        return -1
+def choose(row: Float32Array, sampling: SamplingBatch, i: int) -> int:
+    """The token of row i, or what stands in its place."""
+    changed = apply_rules(row, sampling, i)
+    if not np.isfinite(row.max()) or changed.max() == np.inf:
+        return NOT_FINITE
+    if changed.max() == -np.inf:
+        return NOTHING_LEFT
     if sampling.temperature[i] < GREEDY_BELOW:
-        return int(np.argmax(allowed))  # the first of equals
+        return int(np.argmax(changed))  # the first of equals
+    return draw(changed.astype(np.float64), sampling, i)
 
-    share = np.exp((allowed - allowed.max()) / sampling.temperature[i])  # p / max(p)
+
+def apply_rules(row: Float32Array, sampling: SamplingBatch, i: int) -> Float32Array:
+    """The logits of row i as its request wants them: only what is allowed, biased, penalized."""
+    changed = row.copy()
+    allowed = sampling.allowed.ids[sampling.allowed.of_row(i)]
+    if len(allowed) > 0:
+        changed[:] = -np.inf
+        changed[allowed] = row[allowed]
+    changed[sampling.banned.ids[sampling.banned.of_row(i)]] = -np.inf
+
+    biased = sampling.biased.of_row(i)
+    changed[sampling.biased.ids[biased]] += sampling.bias[biased]
+
+    seen = sampling.seen.of_row(i)
+    counts = sampling.output_counts[seen].astype(np.float32)
+    x = changed[sampling.seen.ids[seen]]
+    x = np.where(x > 0, x / sampling.repetition_penalty[i], x * sampling.repetition_penalty[i])
+    x -= sampling.frequency_penalty[i] * counts
+    x -= sampling.presence_penalty[i] * (counts > 0)
+    changed[sampling.seen.ids[seen]] = x
+    return changed
+
+
+def draw(x: NDArray[np.float64], sampling: SamplingBatch, i: int) -> int:
+    """One token from softmax(x / temperature), cut by min_p, top_k and top_p."""
+    share = np.exp((x - x.max()) / sampling.temperature[i])  # p / max(p)
     kept = np.flatnonzero(share >= sampling.min_p[i])
-    kept = kept[np.argsort(-allowed[kept], kind="stable")]  # larger logit first, then smaller id
+    kept = kept[np.argsort(-x[kept], kind="stable")]  # larger logit first, then smaller id
     if sampling.top_k[i] > 0:
         kept = kept[: sampling.top_k[i]]
     if sampling.top_p[i] < 1:
