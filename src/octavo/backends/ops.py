@@ -248,7 +248,7 @@ class Backend(Protocol):
         ...
 
     def allocate_kv(self, shape: KVShape) -> KVCache:
-        """Reserve and touch the memory of a KV cache, so that it cannot be refused later."""
+        """Reserve the memory of a KV cache and see that it becomes resident, so that it cannot be refused later."""
         ...
 
     def prepare(self, model: Model, kv: KVCache) -> Step:

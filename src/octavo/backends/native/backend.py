@@ -87,12 +87,6 @@ class NativeBackend:
             is_vocabulary=is_vocabulary,
         )
         stored = [(part.format, part.data, part.shape[1]) for part in parts]
-        if not hasattr(self._extension.LinearWeight, "pack"):  # TEMPORARY
-            floats = np.concatenate([part.to_float32() for part in parts])
-            self.weight_bytes_by_kind["float32"] += floats.nbytes
-            return self._extension.LinearWeight(
-                self._pool, float_array(floats), None if bias is None else float_array(bias)
-            )
         weight = self._extension.LinearWeight.pack(
             self._pool, kind, stored, None if bias is None else float_array(bias)
         )
@@ -111,7 +105,7 @@ class NativeBackend:
         return RotaryTable(float_array(cos), float_array(sin))
 
     def allocate_kv(self, shape: KVShape) -> KVCache:
-        """Reserve and touch the memory of a KV cache."""
+        """Reserve the memory of a KV cache; it becomes resident while others work."""
         return NativeKVCache(self._extension, self._pool, shape)
 
     def prepare(self, model: Model, kv: KVCache) -> NativeStep:
