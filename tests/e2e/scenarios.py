@@ -38,6 +38,28 @@ SCENARIOS = (
     _scenario("stop-ids", PREFIX + "How long?", seed=3, stop_token_ids=tuple(range(3, 100)), min_tokens=MIN_TOKENS),
     _scenario("stop-string", PREFIX + "Why?", seed=16, stop=tuple("etaoinsrhldcum 1"), min_tokens=MIN_TOKENS),
     _scenario("long", 3 * PREFIX + "From the start?", temperature=0.0),
+    _scenario(
+        "penalties",
+        PREFIX + "Again and again?",
+        seed=5,
+        repetition_penalty=1.3,
+        presence_penalty=0.7,
+        frequency_penalty=-0.2,
+        min_tokens=MIN_TOKENS,
+        ignore_eos=False,
+    ),
+    _scenario(
+        "rules",
+        PREFIX + "What not?",
+        temperature=0.0,
+        repetition_penalty=1.1,
+        logit_bias={100: 2.5, 101: -100},
+        bad_words=("e", "the", "of"),
+        logprobs=1,
+    ),
+    _scenario(
+        "allowed", PREFIX + "These only.", seed=8, allowed_token_ids=tuple(range(60, 200, 7)), frequency_penalty=1.5
+    ),
     _scenario("end", "So?", seed=17, ignore_eos=False, min_tokens=MIN_TOKENS),
 )
 

@@ -50,6 +50,12 @@ def completion_body(scenario: Scenario, stream: bool) -> dict:
         "max_tokens": params.max_tokens,
         "min_tokens": params.min_tokens,
         "logprobs": params.logprobs,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "repetition_penalty": params.repetition_penalty,
+        "logit_bias": {str(token_id): bias for token_id, bias in params.logit_bias},
+        "allowed_token_ids": params.allowed_token_ids,
+        "bad_words": list(params.bad_words),
     }
 
 

@@ -94,6 +94,48 @@ def test_stop_ids_must_exist(make):
     assert refusal.value.param == "stop_token_ids"
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("allowed_token_ids", [0, VOCAB_SIZE - 1], [5, VOCAB_SIZE]),
+        ("logit_bias", {VOCAB_SIZE - 1: 1.0}, {5: 1.0, VOCAB_SIZE: 1.0}),
+    ],
+)
+def test_ids_with_rules_must_exist(make, name, good, bad):
+    assert make().process("A", SamplingParams(**{name: good}))
+    with pytest.raises(ParameterError, match=f"{name} holds {VOCAB_SIZE}; .* 0 to {VOCAB_SIZE - 1}") as refusal:
+        make().process("A", SamplingParams(**{name: bad}))
+    assert refusal.value.param == name
+
+
+def test_bad_words_become_sequences_of_ids(make, monkeypatch):
+    processor = make()
+    params = SamplingParams(bad_words=("no", "!"))
+    expected = ((ord("n") + 3, ord("o") + 3), (ord("!") + 3,))
+    assert processor.process("A", params).bad_word_token_ids == expected
+    assert processor.process("A", SamplingParams()).bad_word_token_ids == ()
+    monkeypatch.setattr(Tokenizer, "encode", None)  # they are known by now
+    assert processor.process([5], params).bad_word_token_ids == expected
+
+
+def test_a_request_that_could_not_choose_its_first_token_is_refused(make):
+    ends: dict[str, Any] = {"allowed_token_ids": (2, 7), "stop_token_ids": (7,)}
+    assert make().process("A", SamplingParams(**ends))
+    assert make().process("A", SamplingParams(**ends, min_tokens=1, ignore_eos=True))  # 2 is left
+    for params in (
+        SamplingParams(**ends, min_tokens=1),
+        SamplingParams(allowed_token_ids=(ord("!") + 3,), bad_words=("!",)),
+        SamplingParams(allowed_token_ids=(2, ord("!") + 3), bad_words=("!",), min_tokens=1),
+    ):
+        with pytest.raises(ParameterError, match="holds only ids that bad_words bans") as refusal:
+            make().process("A", params)
+        assert refusal.value.param == "allowed_token_ids"
+
+
+def test_end_tokens_beyond_the_vocabulary_end_nothing(make):
+    assert make(eos_token_ids=[VOCAB_SIZE, 2]).process("A", SamplingParams()).eos_token_ids == (2,)
+
+
 def test_logprobs_have_a_limit_that_the_vocabulary_bounds(make):
     assert make().process("A", SamplingParams(logprobs=5))
     with pytest.raises(ParameterError, match=r"logprobs is 6; at most 5 .*--max-logprobs") as refusal:

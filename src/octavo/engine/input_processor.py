@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypedDict
 
 from octavo.core.admission import AdmissionLimits
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import SEED_BITS, ParameterError, SamplingParams
+from octavo.engine.bad_words import tokenize_bad_words
 from octavo.engine.tokenizer import Tokenizer
 
 
@@ -40,9 +42,11 @@ class InputProcessor:
         self._limits = limits
         self._vocab_size = vocab_size
         self._max_logprobs = min(max_logprobs, vocab_size)
-        self._eos_token_ids = tuple(eos_token_ids)
+        self._eos_token_ids = tuple(token_id for token_id in eos_token_ids if token_id < vocab_size)
         self._seed = seed
         self._num_requests = 0
+        # The same few lists come with request after request, and with each prompt of one.
+        self._tokenize_bad_words = lru_cache(maxsize=16)(lambda words: tokenize_bad_words(words, tokenizer, vocab_size))
 
     def process(
         self,
@@ -59,7 +63,9 @@ class InputProcessor:
         sequence that the engine can never serve.
         """
         token_ids = self._token_ids(prompt)
+        bad_word_token_ids = self._tokenize_bad_words(params.bad_words)
         self._check_params(params)
+        self._check_choice(params, bad_word_token_ids)
         self._limits.check(len(token_ids), params.max_tokens)
         ordinal = self._num_requests
         self._num_requests += 1
@@ -69,6 +75,7 @@ class InputProcessor:
             sampling_params=params,
             seed=derive_seed(self._seed, ordinal) if params.seed is None else params.seed % 2**SEED_BITS,
             eos_token_ids=self._eos_token_ids,
+            bad_word_token_ids=bad_word_token_ids,
             priority=priority,
             cache_salt=cache_salt,
             arrival_s=arrival_s,
@@ -104,12 +111,30 @@ class InputProcessor:
                 f"logprobs is {params.logprobs}; at most {self._max_logprobs} are allowed: ask for fewer, "
                 "or start the engine with a larger --max-logprobs",
             )
-        for token_id in params.stop_token_ids:
+        self._check_ids("stop_token_ids", params.stop_token_ids)
+        self._check_ids("logit_bias", (token_id for token_id, _ in params.logit_bias))
+        self._check_ids("allowed_token_ids", params.allowed_token_ids or ())
+
+    def _check_ids(self, name: str, token_ids: Iterable[int]) -> None:
+        for token_id in token_ids:
             if token_id >= self._vocab_size:
                 raise ParameterError(
-                    "stop_token_ids",
-                    f"stop_token_ids holds {token_id}; token ids are integers from 0 to {self._vocab_size - 1}",
+                    name, f"{name} holds {token_id}; token ids are integers from 0 to {self._vocab_size - 1}"
                 )
+
+    def _check_choice(self, params: SamplingParams, bad_word_token_ids: Sequence[tuple[int, ...]]) -> None:
+        """Refuse a request that could not choose its first token."""
+        if params.allowed_token_ids is None:
+            return
+        banned = {sequence[0] for sequence in bad_word_token_ids if len(sequence) == 1}
+        if params.min_tokens > 0:
+            banned.update(params.stop_token_ids, () if params.ignore_eos else self._eos_token_ids)
+        if banned.issuperset(params.allowed_token_ids):
+            raise ParameterError(
+                "allowed_token_ids",
+                "allowed_token_ids holds only ids that bad_words bans, or that end the request before its min_tokens; "
+                "allow others",
+            )
 
 
 def prompt_text(prompt: Prompt) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,9 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | None = None
     n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -27,6 +30,9 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
+    logit_bias: dict[str, Any] | None = None  # keys are token ids, written out
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from octavo.core.sampling_params import RequestOutputKind, SamplingParams
-from octavo.server.errors import invalid
+from octavo.core.sampling_params import MAX_LOGIT_BIAS, RequestOutputKind, SamplingParams, check_count
+from octavo.server.errors import invalid, shorten
 from octavo.server.openai import GenerationFields
 
 # Fields that ask for something octavo does not do, and the values that ask for nothing. An answer that silently
 # disregards a constraint is worse than none.
 NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
     "length_penalty": (1,),
     "use_beam_search": (False,),
     "best_of": (1,),
-    "logit_bias": ({},),
-    "allowed_token_ids": (),
-    "bad_words": ([],),
     "logits_processors": ([],),
     "logprob_token_ids": ([],),
     "prompt_logprobs": (),
@@ -45,8 +40,12 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "prompt_embeds": (),
 }
+MAX_KEY_CHARS = 40  # of a wrong key, in an error
 SAMPLING_FIELDS = (
     "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
     "temperature",
     "top_p",
     "top_k",
@@ -54,6 +53,8 @@ SAMPLING_FIELDS = (
     "seed",
     "stop",
     "stop_token_ids",
+    "allowed_token_ids",
+    "bad_words",
     "include_stop_str_in_output",
     "ignore_eos",
     "skip_special_tokens",
@@ -83,5 +84,16 @@ def sampling_params(
             "context_length_exceeded",
         )
     given = {name: getattr(body, name) for name in SAMPLING_FIELDS if getattr(body, name) is not None}
+    if body.logit_bias is not None:
+        check_count("logit_bias", len(body.logit_bias), MAX_LOGIT_BIAS, "ids")
+        given["logit_bias"] = {_token_id(key): bias for key, bias in body.logit_bias.items()}
     kind = RequestOutputKind.DELTA if body.stream else RequestOutputKind.FINAL_ONLY
     return SamplingParams(**given, max_tokens=max_tokens, logprobs=logprobs, output_kind=kind)
+
+
+def _token_id(key: str) -> int:
+    """The token id that a key of logit_bias writes. One spelling each, so that no two keys mean the same id."""
+    if not re.fullmatch("0|[1-9][0-9]{0,9}", key):
+        shown = shorten(repr(key), MAX_KEY_CHARS)
+        raise invalid("logit_bias", f"logit_bias has the key {shown}; keys are token ids, as integers from 0 up")
+    return int(key)
