@@ -9,12 +9,15 @@ namespace octavo {
 namespace {
 
 // The array of int32 that `batch`, a StepBatch of ops.py, holds under `name`; `batch` keeps it alive.
-Ids ids(nb::handle batch, const char* name) {
-    Ids array;
+template <class Array>
+Array int_array(nb::handle batch, const char* name) {
+    Array array;
     if (!nb::try_cast(batch.attr(name), array, false))
-        throw nb::type_error((std::string(name) + " must be a contiguous array of int32").c_str());
+        throw nb::type_error((std::string(name) + " must be an array of int32 as ops.py says").c_str());
     return array;
 }
+
+Ids ids(nb::handle batch, const char* name) { return int_array<Ids>(batch, name); }
 
 // Checks everything that the plan's ops look up in the batch.
 PlanBatch plan_batch(nb::handle batch, const PlanBounds& bounds) {
@@ -35,7 +38,7 @@ PlanBatch plan_batch(nb::handle batch, const PlanBounds& bounds) {
         const KvShape& shape = bounds.kv->shape;
         require_all_in(slot_mapping, -1, shape.num_blocks * shape.block_size, "slot_mapping");
         checked.attention = attention_batch(ids(batch, "query_start_loc"), positions,
-                                            nb::cast<Array2<const int32_t>>(batch.attr("block_table"), false), shape);
+                                            int_array<Array2<const int32_t>>(batch, "block_table"), shape);
     }
     return checked;
 }
