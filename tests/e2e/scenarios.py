@@ -63,6 +63,14 @@ SCENARIOS = (
     _scenario("end", "So?", seed=17, ignore_eos=False, min_tokens=MIN_TOKENS),
 )
 
+# What the weights may be; each keeps the promise for itself.
+PRECISIONS = {
+    "float32": {"dtype": "float32"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "int8": {"quantization": "int8"},
+    "int4": {"quantization": "int4"},
+}
+
 Answers = dict[str, list[CompletionOutput]]  # by the scenario's name; compared bit for bit, as dataclasses are
 
 

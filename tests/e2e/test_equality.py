@@ -14,6 +14,7 @@ from octavo import LLM, SamplingParams
 from tests.e2e.scenarios import (
     MAX_TOKENS,
     MIN_TOKENS,
+    PRECISIONS,
     PREFIX,
     SCENARIOS,
     Answers,
@@ -32,17 +33,24 @@ BUDGETS = (1, 7, 16, 4096)  # tokens a step: no chunk is like another, or all pr
 Open = Callable[..., LLM]
 
 
+@pytest.fixture(scope="module", params=PRECISIONS)
+def precision(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Each kind of weights in turn."""
+    return PRECISIONS[request.param]
+
+
 @pytest.fixture
-def open_llm(tiny_model: Path) -> Iterator[Open]:
+def open_llm(tiny_model: Path, precision: dict[str, str]) -> Iterator[Open]:
     """Opens engines, with these options, that are closed when the test ends."""
     with ExitStack() as opened:
-        yield lambda **options: opened.enter_context(tiny_llm(tiny_model, **options))
+        yield lambda **options: opened.enter_context(tiny_llm(tiny_model, **precision, **options))
 
 
 @pytest.fixture(scope="module")
-def answers(tiny_model: Path) -> Answers:
+def answers(tiny_model: Path, precision: dict[str, str]) -> Answers:
     """What all other answers are held against: each request alone, its prompt whole, nothing cached."""
-    with tiny_llm(tiny_model, max_num_seqs=1, max_num_batched_tokens=4096, enable_prefix_caching=False) as llm:
+    options = {"max_num_seqs": 1, "max_num_batched_tokens": 4096, "enable_prefix_caching": False}
+    with tiny_llm(tiny_model, **precision, **options) as llm:
         return serve_alone(llm)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from octavo import LLM
-from tests.e2e.scenarios import SCENARIOS, as_choice, serve_alone, serve_together, with_choices
+from tests.e2e.scenarios import PRECISIONS, SCENARIOS, as_choice, serve_alone, serve_together, with_choices
 
 pytestmark = [pytest.mark.equality, pytest.mark.model]
 
@@ -21,19 +21,22 @@ def demo_llm(path: Path, **options: Any) -> LLM:
     return LLM(str(path), **({"max_model_len": 97, "max_num_seqs": 8} | options))
 
 
-def test_the_demo_model_keeps_the_promise(demo_model_path):
-    with demo_llm(demo_model_path, max_num_seqs=1, enable_prefix_caching=False) as llm:
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_demo_model_keeps_the_promise(demo_model_path, precision):
+    options = PRECISIONS[precision]
+    with demo_llm(demo_model_path, **options, max_num_seqs=1, enable_prefix_caching=False) as llm:
         answers = serve_alone(llm, SOME)
         seeded = SOME[1]
         choices = [
             replace(serve_alone(llm, [as_choice(seeded, index)])[f"{seeded.name} + {index}"][0], index=index)
             for index in range(2)
         ]
-    with demo_llm(demo_model_path) as llm:
+    with demo_llm(demo_model_path, **options) as llm:
         assert serve_together(llm, SOME) == answers
         assert serve_together(llm, SOME[::-1]) == answers  # from the prefix cache
         assert serve_together(llm, [with_choices(seeded, 2)]) == {f"{seeded.name} x 2": choices}
         assert llm.engine.core.scheduler.num_prefix_hits > 0
-    with demo_llm(demo_model_path, max_num_batched_tokens=7, kv_cache_memory_bytes=6 * BLOCK_BYTES) as llm:
+    small = {"max_num_batched_tokens": 7, "kv_cache_memory_bytes": 6 * BLOCK_BYTES}
+    with demo_llm(demo_model_path, **options, **small) as llm:
         assert serve_together(llm, SOME) == answers
         assert llm.engine.core.scheduler.num_preemptions > 0
