@@ -17,13 +17,13 @@ import xllamacpp
 
 from benchmarks import measurement
 from benchmarks.measurement import MeasuredEngine, Settings
-from benchmarks.peers.run_llama_cpp import MAX_BATCH_TOKENS, num_kv_tokens
+from benchmarks.peers.run_llama_cpp import MAX_BATCH_TOKENS, num_kv_tokens, num_slots
 from benchmarks.workload import BenchmarkRequest
 
 
 @contextmanager
 def open_engine(settings: Settings) -> Iterator[MeasuredEngine]:
-    """A server object with a slot for each request of the case."""
+    """A server object with slots for the requests of the case."""
     server = xllamacpp.Server(server_params(settings))
     with ThreadPoolExecutor(settings.case.num_requests) as pool:
 
@@ -39,10 +39,10 @@ def server_params(settings: Settings) -> xllamacpp.CommonParams:
     params.model.path = str(settings.model)
     params.cpuparams.n_threads = settings.num_threads
     params.cpuparams_batch.n_threads = settings.num_threads
-    params.n_parallel = settings.case.num_requests
+    params.n_parallel = num_slots(settings)
     params.n_ctx = num_kv_tokens(settings)
     params.n_ubatch = MAX_BATCH_TOKENS
-    params.kv_unified = True
+    params.kv_unified = False
     params.cache_ram_mib = 0
     params.verbosity = 0
     return params
