@@ -51,10 +51,19 @@ def test_what_the_model_cannot_generate_needs_no_ban(tiny_tokenizer):
     assert tokenize_bad_words(["ab", "b"], tiny_tokenizer, byte_id(ord("b"))) == ()
 
 
-@pytest.mark.parametrize("word", ["\ud800", " ", "\n\t"])
-def test_what_is_no_word_is_refused(tiny_tokenizer, word):
-    with pytest.raises(ParameterError) as refusal:
-        tokenize_bad_words(["fine", word], tiny_tokenizer, NUM_TOKENS)
+def test_white_space_can_be_banned_too(tiny_tokenizer):
+    space, newline = byte_id(ord(" ")), byte_id(ord("\n"))
+    assert tokenize_bad_words(["\n", " \n\n"], tiny_tokenizer, NUM_TOKENS) == ((newline,), (newline, newline))
+    assert tokenize_bad_words([" "], tiny_tokenizer, NUM_TOKENS) == ((space,),)
+
+
+def test_what_has_no_tokens_is_refused(tiny_tokenizer, monkeypatch):
+    with pytest.raises(ParameterError, match="surrogate") as refusal:
+        tokenize_bad_words(["fine", "\ud800"], tiny_tokenizer, NUM_TOKENS)
+    assert refusal.value.param == "bad_words"
+    monkeypatch.setattr(tiny_tokenizer, "encode", lambda text, add_special_tokens: [])
+    with pytest.raises(ParameterError, match="holds 'unknown', which has no tokens") as refusal:
+        tokenize_bad_words(["unknown"], tiny_tokenizer, NUM_TOKENS)
     assert refusal.value.param == "bad_words"
 
 

@@ -18,10 +18,20 @@ REQUEST = EngineRequest(
     request_id="req-1",
     prompt_token_ids=(0, 1, 2**31 - 1),
     sampling_params=SamplingParams(
-        n=3, seed=-(2**63), stop=("a", "é"), stop_token_ids=(5,), output_kind=RequestOutputKind.DELTA, logprobs=2
+        n=3,
+        seed=-(2**63),
+        stop=("a", "é"),
+        stop_token_ids=(5,),
+        output_kind=RequestOutputKind.DELTA,
+        logprobs=2,
+        presence_penalty=-0.5,
+        logit_bias=((5, -1.5), (7, 100.0)),
+        allowed_token_ids=(5, 7),
+        bad_words=("no", "é"),
     ),
     seed=2**64 - 1,
     eos_token_ids=(2, 3),
+    bad_word_token_ids=((8,), (9, 10)),
     cache_salt="salt",
 )
 FRONT_MESSAGES: list[wire.FrontMessage] = [

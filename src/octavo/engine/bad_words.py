@@ -28,8 +28,9 @@ def tokenize_bad_words(words: Sequence[str], tokenizer: Tokenizer, vocab_size: i
 
 
 def _sequences(word: str, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
-    first, inner = (_encode(space + word.lstrip(), tokenizer) for space in ("", " "))
-    if not first:
+    stem = word.lstrip(" ") or word
+    first, inner = (_encode(space + stem, tokenizer) for space in ("", " "))
+    if not first:  # a tokenizer may drop what it does not know
         raise ParameterError("bad_words", f"bad_words holds {word!r}, which has no tokens of its own; leave it out")
     is_covered = inner[-len(first) :] == first  # the space is a token of its own
     return [first] if is_covered else [first, inner]
