@@ -25,16 +25,16 @@ void add(ThreadPool& pool, ConstMatrix x, ConstMatrix y, Matrix out) {
     });
 }
 
+void silu_mul_row(const float* gate_up, int64_t size, float* out) {
+    const float *gate = gate_up, *up = gate_up + size;
+    int64_t i = 0;
+    for (; i + kWidth <= size; i += kWidth) store(out + i, silu(load(gate + i)) * load(up + i));
+    const int rest = static_cast<int>(size - i);
+    if (rest > 0) store_first(out + i, silu(load_first(gate + i, rest)) * load_first(up + i, rest), rest);
+}
+
 void silu_mul(ThreadPool& pool, ConstMatrix gate_up, Matrix out) {
-    const int64_t size = out.num_columns;
-    for_each_row(pool, out, 4096, [&](int64_t t) {
-        const float *gate = gate_up.row(t), *up = gate + size;
-        float* product = out.row(t);
-        int64_t i = 0;
-        for (; i + kWidth <= size; i += kWidth) store(product + i, silu(load(gate + i)) * load(up + i));
-        const int rest = static_cast<int>(size - i);
-        if (rest > 0) store_first(product + i, silu(load_first(gate + i, rest)) * load_first(up + i, rest), rest);
-    });
+    for_each_row(pool, out, 4096, [&](int64_t t) { silu_mul_row(gate_up.row(t), out.num_columns, out.row(t)); });
 }
 
 void gather_rows(ThreadPool& pool, ConstMatrix x, const int32_t* rows, Matrix out) {

@@ -27,8 +27,8 @@ LinearWeight::LinearWeight(const StoredMatrix& weight, const float* bias)
 
 int64_t LinearWeight::num_panels() const { return (num_outputs_ + kPanel - 1) / kPanel; }
 
-void linear(ThreadPool& pool, ConstMatrix x, const LinearWeight& weight, Matrix out) {
-    if (x.num_rows > 0) weight.multiply(pool, x, out);
+void linear(ThreadPool& pool, const RowSource& x, const LinearWeight& weight, Matrix out, const ConstMatrix* residual) {
+    if (x.num_rows() > 0) weight.multiply(pool, x, residual, out);
 }
 
 void embed(ThreadPool& pool, const int32_t* token_ids, const LinearWeight& weight, Matrix out) {

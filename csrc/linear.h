@@ -8,6 +8,7 @@
 
 #include "buffer.h"
 #include "matrix.h"
+#include "row_source.h"
 #include "stored_matrix.h"
 #include "thread_pool.h"
 
@@ -27,8 +28,8 @@ class LinearWeight {
     virtual std::string kind() const = 0;
     virtual int64_t num_bytes() const = 0;
 
-    // out[t] = W x[t] + b. [T, K] -> [T, N].
-    virtual void multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const = 0;
+    // As `linear`, for at least one row.
+    virtual void multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual, Matrix out) const = 0;
     // Row i of what W was packed into, [K].
     virtual void read_row(int64_t i, float* out) const = 0;
 
@@ -45,8 +46,9 @@ class LinearWeight {
     Buffer bias_;
 };
 
-// out[t] = W x[t] + b. [T, K] -> [T, N].
-void linear(ThreadPool& pool, ConstMatrix x, const LinearWeight& weight, Matrix out);
+// out[t] = W x[t] + b, and residual[t] + that where there is a residual, which must not be out. [T, K] -> [T, N].
+void linear(ThreadPool& pool, const RowSource& x, const LinearWeight& weight, Matrix out,
+            const ConstMatrix* residual = nullptr);
 
 // out[t] = W[token_ids[t]], the row of an embedding. Ids must be in [0, N). -> [T, K].
 void embed(ThreadPool& pool, const int32_t* token_ids, const LinearWeight& weight, Matrix out);

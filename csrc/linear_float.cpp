@@ -36,17 +36,20 @@ struct PackedRows {
 };
 
 // `num_k` is at least K; what x lacks is zero.
-PackedRows pack_tiles(ThreadPool& pool, ConstMatrix x, int64_t num_k) {
-    if (x.num_rows == 1 && x.num_columns == num_k) return {x.data, 1, num_k};  // a single row is packed as it is
+PackedRows pack_tiles(ThreadPool& pool, const RowSource& x, int64_t num_k) {
     static thread_local Buffer buffer;
-    float* data = buffer.reserve(x.num_rows * num_k);
-    const PackedRows packed{data, x.num_rows, num_k};
+    float* data = buffer.reserve(x.num_rows() * num_k);
+    if (x.num_rows() == 1 && x.num_columns() == num_k) return {x.rows(0, 1, data).data, 1, num_k};  // packed as it is
+    const PackedRows packed{data, x.num_rows(), num_k};
     pool.parallel_ranges(packed.num_tiles(), 2, [&](int64_t begin, int64_t end) {
+        static thread_local Buffer scratch;
+        scratch.reserve(kTileRows * x.num_columns());
         for (int64_t tile = begin; tile < end; ++tile) {
             const int rows = packed.rows(tile);
+            const ConstMatrix from = x.rows(tile * kTileRows, tile * kTileRows + rows, scratch.data());
             float* to = data + tile * kTileRows * num_k;
-            pack_rows(x.row(tile * kTileRows), x.row_stride, rows, x.num_columns, 1.0f, to);
-            std::fill(to + x.num_columns * rows, to + num_k * rows, 0.0f);
+            pack_rows(from.data, from.row_stride, rows, from.num_columns, 1.0f, to);
+            std::fill(to + from.num_columns * rows, to + num_k * rows, 0.0f);
         }
     });
     return packed;
@@ -106,7 +109,8 @@ template <class Element>
 struct Task {
     const PackedRows& x;
     const Panels<Element>& weight;
-    const float* bias;  // null: none
+    const float* bias;            // null: none
+    const ConstMatrix* residual;  // likewise
     Matrix out;
     int64_t first_tile, last_tile;
     int64_t first_panel, last_panel;
@@ -141,11 +145,15 @@ void multiply(const Task<Element>& task, int64_t first_tile, int64_t last_tile, 
 }
 
 template <class Element>
-void add_bias(const Task<Element>& task, int64_t first_column, int64_t last_column) {
+void add_bias_and_residual(const Task<Element>& task, int64_t first_column, int64_t last_column) {
     const int64_t last_row = std::min(task.x.num_rows, task.last_tile * kTileRows);
     for (int64_t row = task.first_tile * kTileRows; row < last_row; ++row) {
         float* out = task.out.row(row);
-        for (int64_t i = first_column; i < last_column; ++i) out[i] += task.bias[i];
+        if (task.bias != nullptr)
+            for (int64_t i = first_column; i < last_column; ++i) out[i] += task.bias[i];
+        if (task.residual == nullptr) continue;
+        const float* residual = task.residual->row(row);
+        for (int64_t i = first_column; i < last_column; ++i) out[i] = residual[i] + out[i];
     }
 }
 
@@ -160,8 +168,8 @@ void run(const Task<Element>& task) {
                 multiply<decltype(rows)::value>(task, num_full, num_full + 1, panel, last_panel);
             });
         }
-        if (task.bias != nullptr)
-            add_bias(task, panel * kPanel, std::min(last_panel * kPanel, task.weight.num_outputs));
+        if (task.bias != nullptr || task.residual != nullptr)
+            add_bias_and_residual(task, panel * kPanel, std::min(last_panel * kPanel, task.weight.num_outputs));
     }
 }
 
@@ -206,7 +214,7 @@ class FloatWeight final : public LinearWeight {
         for (int64_t k = 0; k < num_inputs(); ++k) out[k] = load_element(panel, k, i % kPanel);
     }
 
-    void multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const override;
+    void multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual, Matrix out) const override;
 
   private:
     static constexpr int kDepth = PanelRows<Element>::kDepth;
@@ -236,18 +244,19 @@ void FloatWeight<Element>::pack_panel(const StoredMatrix& weight, int64_t panel)
 }
 
 template <class Element>
-void FloatWeight<Element>::multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const {
+void FloatWeight<Element>::multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual,
+                                    Matrix out) const {
     const Panels<Element> weight = panels();
     const PackedRows packed = pack_tiles(pool, x, weight.num_k);
     const int64_t num_tiles = packed.num_tiles();
     const int64_t tiles_per_task = std::clamp(kTaskFloats / (kTileRows * packed.num_k), kMinTaskTiles, kMaxTaskTiles);
     const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
-    const int64_t products = x.num_rows * num_outputs() * num_inputs();
+    const int64_t products = x.num_rows() * num_outputs() * num_inputs();
     const int64_t wanted = std::min(4 * static_cast<int64_t>(pool.num_threads()), products / kMinTaskProducts + 1);
     const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels());
     pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
         const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
-        run(Task<Element>{packed, weight, bias(), out, num_tiles * row_task / num_row_tasks,
+        run(Task<Element>{packed, weight, bias(), residual, out, num_tiles * row_task / num_row_tasks,
                           num_tiles * (row_task + 1) / num_row_tasks, num_panels() * panel_task / num_panel_tasks,
                           num_panels() * (panel_task + 1) / num_panel_tasks});
     });

@@ -54,7 +54,9 @@ struct Tile {
     const uint8_t* codes;    // of the first panel
     const uint16_t* scales;  // likewise
     int64_t num_groups;
-    const float* bias;  // of the first panel's outputs; null: none
+    const float* bias;      // of the first panel's outputs; null: none
+    const float* residual;  // what is added to out, laid out as out is; null: nothing
+    int64_t residual_stride;
     float* out;
     int64_t out_stride;
     int64_t num_columns;  // what is left of N: the last panel may be wider
@@ -118,12 +120,12 @@ void multiply_tile(const Tile<Codes>& tile) {
         const Vec bias = tile.bias == nullptr ? Vec{} : load(tile.bias + c * kWidth);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) {
-            float* out = tile.out + r * tile.out_stride + c * kWidth;
-            if (columns == kWidth) {
-                store(out, totals[r][c] + bias);
-            } else if (columns > 0) {
-                store_first(out, totals[r][c] + bias, static_cast<int>(columns));
-            }
+            if (columns <= 0) continue;
+            const int count = static_cast<int>(columns);
+            Vec total = totals[r][c] + bias;
+            if (tile.residual != nullptr)
+                total = load_first(tile.residual + r * tile.residual_stride + c * kWidth, count) + total;
+            store_first(tile.out + r * tile.out_stride + c * kWidth, total, count);
         }
     }
 }
@@ -135,7 +137,7 @@ class QuantizedWeight final : public LinearWeight {
 
     std::string kind() const override { return Codes::kGroupBytes == kPanel * kGroupSize ? "int8" : "int4"; }
     int64_t num_bytes() const override { return codes_.num_bytes() + scales_.num_bytes() + bias_bytes(); }
-    void multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const override;
+    void multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual, Matrix out) const override;
     void read_row(int64_t i, float* out) const override;
 
   private:
@@ -143,7 +145,8 @@ class QuantizedWeight final : public LinearWeight {
 
     void pack_panel(const StoredMatrix& weight, int64_t panel);
     void pack_group(const CodeGroup* groups, int64_t count, int64_t panel, int64_t g);
-    void multiply_panels(const Rows& x, Matrix out, int64_t tile, int64_t panel, int64_t last_panel) const;
+    void multiply_panels(const Rows& x, const ConstMatrix* residual, Matrix out, int64_t tile, int64_t panel,
+                         int64_t last_panel) const;
 
     int64_t groups() const { return num_groups(num_inputs()); }
     int64_t index(int64_t panel, int64_t g) const { return panel * groups() + g; }
@@ -204,23 +207,26 @@ void QuantizedWeight<Codes>::read_row(int64_t i, float* out) const {
 
 // All of K for one tile and these panels.
 template <class Codes>
-void QuantizedWeight<Codes>::multiply_panels(const Rows& x, Matrix out, int64_t tile, int64_t panel,
-                                             int64_t last_panel) const {
+void QuantizedWeight<Codes>::multiply_panels(const Rows& x, const ConstMatrix* residual, Matrix out, int64_t tile,
+                                             int64_t panel, int64_t last_panel) const {
     with_rows<kDotRows>(x.rows(tile), [&](auto rows) {
         constexpr int ROWS = decltype(rows)::value, PANELS = dot_panels(ROWS);
         while (panel < last_panel) {
             const int64_t at = x.offset(tile);
-            const Tile<Codes> operands{x.codes + at * kGroupSize,
-                                       x.scales + at,
-                                       x.starts + at,
-                                       x.scaled_sums + at,
-                                       codes_.data() + index(panel, 0) * Codes::kGroupBytes,
-                                       scales_.data() + index(panel, 0) * kGroupHalves<Codes>,
-                                       groups(),
-                                       bias() == nullptr ? nullptr : bias() + panel * kPanel,
-                                       out.row(tile * x.tile_rows) + panel * kPanel,
-                                       out.row_stride,
-                                       num_outputs() - panel * kPanel};
+            const Tile<Codes> operands{
+                x.codes + at * kGroupSize,
+                x.scales + at,
+                x.starts + at,
+                x.scaled_sums + at,
+                codes_.data() + index(panel, 0) * Codes::kGroupBytes,
+                scales_.data() + index(panel, 0) * kGroupHalves<Codes>,
+                groups(),
+                bias() == nullptr ? nullptr : bias() + panel * kPanel,
+                residual == nullptr ? nullptr : residual->row(tile * x.tile_rows) + panel * kPanel,
+                residual == nullptr ? 0 : residual->row_stride,
+                out.row(tile * x.tile_rows) + panel * kPanel,
+                out.row_stride,
+                num_outputs() - panel * kPanel};
             if (panel + PANELS <= last_panel) {
                 multiply_tile<Codes, ROWS, PANELS>(operands);
                 panel += PANELS;
@@ -233,13 +239,14 @@ void QuantizedWeight<Codes>::multiply_panels(const Rows& x, Matrix out, int64_t 
 }
 
 template <class Codes>
-void QuantizedWeight<Codes>::multiply(ThreadPool& pool, ConstMatrix x, Matrix out) const {
+void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual,
+                                      Matrix out) const {
     constexpr int64_t kPanels = dot_panels(kDotRows);
     const Rows rows = quantize_rows<typename Codes::Dot>(pool, x, kDotRows, -Codes::kRange.smallest);
     const int64_t num_tiles = rows.num_tiles();
     const int64_t tiles_per_task = std::max<int64_t>(1, kTaskElements / (kDotRows * num_inputs()));
     const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
-    const int64_t products = x.num_rows * num_outputs() * num_inputs();
+    const int64_t products = x.num_rows() * num_outputs() * num_inputs();
     const int64_t wanted = std::min(4 * static_cast<int64_t>(pool.num_threads()), products / kMinTaskProducts + 1);
     const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels());
     pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
@@ -250,7 +257,7 @@ void QuantizedWeight<Codes>::multiply(ThreadPool& pool, ConstMatrix x, Matrix ou
         const int64_t step = num_tiles == 1 ? num_panels() : kPanels;
         for (int64_t panel = num_panels() * panel_task / num_panel_tasks; panel < last_panel; panel += step)
             for (int64_t tile = num_tiles * row_task / num_row_tasks; tile < last_tile; ++tile)
-                multiply_panels(rows, out, tile, panel, std::min(panel + step, last_panel));
+                multiply_panels(rows, residual, out, tile, panel, std::min(panel + step, last_panel));
     });
 }
 

@@ -27,18 +27,18 @@ float sum_of_squares(const float* x, int64_t size) {
     return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-void norm_group(const float* x, const float* weight, int64_t size, float eps, float* out) {
+}  // namespace
+
+void norm_row(const float* x, const float* weight, int64_t size, float eps, float* out) {
     const float scale = 1.0f / std::sqrt(sum_of_squares(x, size) / static_cast<float>(size) + eps);
     for (int64_t i = 0; i < size; ++i) out[i] = x[i] * scale * weight[i];
 }
-
-}  // namespace
 
 void rms_norm(ThreadPool& pool, ConstMatrix x, const float* weight, int64_t group, float eps, Matrix out) {
     pool.parallel_ranges(x.num_rows, kMinRangeFloats / (x.num_columns + 1) + 1, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t)
             for (int64_t i = 0; i < x.num_columns; i += group)
-                norm_group(x.row(t) + i, weight, group, eps, out.row(t) + i);
+                norm_row(x.row(t) + i, weight, group, eps, out.row(t) + i);
     });
 }
 

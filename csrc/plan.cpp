@@ -30,9 +30,17 @@ void Plan::embed(const LinearWeight& weight, PlanArray out) {
     append([=, &weight](const Step& step) { octavo::embed(step.pool, step.batch.input_ids, weight, step.write(out)); });
 }
 
-void Plan::linear(PlanArray x, const LinearWeight& weight, PlanArray out) {
+void Plan::linear(PlanArray x, RowOp op, const LinearWeight& weight, std::optional<PlanArray> residual, PlanArray out) {
     declare(out);
-    append([=, &weight](const Step& step) { octavo::linear(step.pool, step.read(x), weight, step.write(out)); });
+    if (!residual) {
+        append(
+            [=, &weight](const Step& step) { octavo::linear(step.pool, {step.read(x), op}, weight, step.write(out)); });
+    } else {
+        append([=, &weight](const Step& step) {
+            const ConstMatrix added = step.read(*residual);
+            octavo::linear(step.pool, {step.read(x), op}, weight, step.write(out), &added);
+        });
+    }
 }
 
 void Plan::add(PlanArray x, PlanArray y, PlanArray out) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,8 @@ struct PlanBounds {
 class Plan {
   public:
     void embed(const LinearWeight& weight, PlanArray out);
-    void linear(PlanArray x, const LinearWeight& weight, PlanArray out);
+    // What `op` makes of the rows of x goes through the layer; `residual`, if there is one, is added.
+    void linear(PlanArray x, RowOp op, const LinearWeight& weight, std::optional<PlanArray> residual, PlanArray out);
     void add(PlanArray x, PlanArray y, PlanArray out);
     void rms_norm(PlanArray x, const float* weight, int64_t group, float eps, PlanArray out);
     void rotary(PlanArray x, RotaryTable table, PlanArray out);

@@ -1,5 +1,10 @@
 // The Python face of plans: builds one op by op, and checks a step's batch once, for all its ops.
 
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <string>
+
 #include "bindings.h"
 #include "plan.h"
 
@@ -46,7 +51,26 @@ PlanBatch plan_batch(nb::handle batch, const PlanBounds& bounds) {
 void bind_ops(nb::class_<Plan>& plan) {
     // keep_alive: what an op points to lives as long as the plan.
     plan.def("embed", &Plan::embed, "weight"_a, "out"_a, nb::keep_alive<1, 2>())
-        .def("linear", &Plan::linear, "x"_a, "weight"_a, "out"_a, nb::keep_alive<1, 3>())
+        .def(
+            "linear",
+            [](Plan& plan, PlanArray x, const LinearWeight& weight, std::optional<PlanArray> residual, PlanArray out) {
+                plan.linear(x, {}, weight, residual, out);
+            },
+            "x"_a, "weight"_a, "residual"_a.none(), "out"_a, nb::keep_alive<1, 3>())
+        .def(
+            "linear_of_rms_norm",
+            [](Plan& plan, PlanArray x, Array1<const float> norm_weight, float eps, const LinearWeight& weight,
+               std::optional<PlanArray> residual, PlanArray out) {
+                require_equal(norm_weight.size(), x.num_columns, "size of norm_weight");
+                plan.linear(x, {RowOp::Kind::kRmsNorm, norm_weight.data(), eps}, weight, residual, out);
+            },
+            "x"_a, "norm_weight"_a.noconvert(), "eps"_a, "weight"_a, "residual"_a.none(), "out"_a,
+            nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>())
+        .def(
+            "linear_of_silu_mul",
+            [](Plan& plan, PlanArray gate_up, const LinearWeight& weight, std::optional<PlanArray> residual,
+               PlanArray out) { plan.linear(gate_up, {RowOp::Kind::kSiluMul}, weight, residual, out); },
+            "gate_up"_a, "weight"_a, "residual"_a.none(), "out"_a, nb::keep_alive<1, 3>())
         .def("add", &Plan::add, "x"_a, "y"_a, "out"_a)
         .def(
             "rms_norm",

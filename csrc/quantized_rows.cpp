@@ -71,19 +71,20 @@ struct Arrays {
 }  // namespace
 
 template <class Dot>
-QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, ConstMatrix x, int tile_rows, int32_t offset) {
+QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const RowSource& x, int tile_rows,
+                                                      int32_t offset) {
     using Activation = typename Dot::Activation;
     static thread_local Arrays<Activation> arrays;
-    const int64_t groups = num_groups(x.num_columns), size = x.num_rows * groups;
+    const int64_t num_columns = x.num_columns(), groups = num_groups(num_columns), size = x.num_rows() * groups;
     Activation* codes = arrays.codes.reserve(size * kGroupSize);
     float *scales = arrays.scales.reserve(size), *scaled_sums = arrays.scaled_sums.reserve(size);
     int32_t* starts = arrays.starts.reserve(size);
-    const QuantizedRows<Activation> rows{codes, scales, starts, scaled_sums, x.num_rows, groups, tile_rows};
-    const auto quantize_row = [=](int64_t t) {
+    const QuantizedRows<Activation> rows{codes, scales, starts, scaled_sums, x.num_rows(), groups, tile_rows};
+    const auto quantize_row = [=](int64_t t, const float* row) {
         const int64_t tile = t / tile_rows, tile_size = rows.rows(tile);
         for (int64_t g = 0; g < groups; ++g) {
-            const float* from = x.row(t) + g * kGroupSize;
-            const int64_t count = x.num_columns - g * kGroupSize;
+            const float* from = row + g * kGroupSize;
+            const int64_t count = num_columns - g * kGroupSize;
             float padded[kGroupSize] = {};
             if (count < kGroupSize) std::copy_n(from, count, padded);
             const int64_t i = rows.offset(tile) + g * tile_size + t % tile_rows;
@@ -93,16 +94,19 @@ QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, ConstMat
             starts[i] = -offset * group.code_sum;
         }
     };
-    pool.parallel_ranges(x.num_rows, std::max<int64_t>(1, kMinTaskElements / x.num_columns),
+    pool.parallel_ranges(x.num_rows(), std::max<int64_t>(1, kMinTaskElements / num_columns),
                          [&](int64_t begin, int64_t end) {
-                             for (int64_t t = begin; t < end; ++t) quantize_row(t);
+                             static thread_local Buffer scratch;
+                             scratch.reserve(num_columns);
+                             for (int64_t t = begin; t < end; ++t)
+                                 quantize_row(t, x.rows(t, t + 1, scratch.data()).data);
                          });
     return rows;
 }
 
-template QuantizedRows<WideDot::Activation> quantize_rows<WideDot>(ThreadPool&, ConstMatrix, int, int32_t);
+template QuantizedRows<WideDot::Activation> quantize_rows<WideDot>(ThreadPool&, const RowSource&, int, int32_t);
 #if defined(__AVX2__) && !defined(__AVX512VNNI__)
-template QuantizedRows<NarrowDot::Activation> quantize_rows<NarrowDot>(ThreadPool&, ConstMatrix, int, int32_t);
+template QuantizedRows<NarrowDot::Activation> quantize_rows<NarrowDot>(ThreadPool&, const RowSource&, int, int32_t);
 #endif
 
 }  // namespace octavo

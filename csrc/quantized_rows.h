@@ -7,7 +7,7 @@
 
 #include "code_group.h"
 #include "integer_dot.h"
-#include "matrix.h"
+#include "row_source.h"
 #include "thread_pool.h"
 
 namespace octavo {
@@ -39,6 +39,7 @@ struct QuantizedRows {
 
 // Quantizes x as `Dot` (WideDot, NarrowDot) wants it. What is returned is lost at the calling thread's next call.
 template <class Dot>
-QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, ConstMatrix x, int tile_rows, int32_t offset);
+QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const RowSource& x, int tile_rows,
+                                                      int32_t offset);
 
 }  // namespace octavo

@@ -111,8 +111,8 @@ def random_batch(seed: int) -> StepBatch:
 
 
 @cache
-def backend_of(is_recorded: bool) -> NativeBackend:
-    return NativeBackend(2, is_recorded=is_recorded)
+def backend_of(*, is_recorded: bool, quantization: str | None = None) -> NativeBackend:
+    return NativeBackend(2, quantization=quantization, is_recorded=is_recorded)
 
 
 NAMES = ["add", "linear", "rms_norm", "silu_mul", "swap_halves"]
@@ -130,15 +130,16 @@ def with_attention(instructions: list[Instruction], places: set[int]) -> tuple[I
 @given(
     instructions=INSTRUCTIONS,
     places=st.sets(st.integers(0, 11), max_size=KV_SHAPE.num_layers),
+    quantization=st.sampled_from([None, "int8", "int4"]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_a_plan_computes_what_its_ops_compute(instructions, places, seed):
+def test_a_plan_computes_what_its_ops_compute(instructions, places, quantization, seed):
     results = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "build_plan", partial(plan.build_plan, is_poisoned=True))
         patch.setattr(plan, "empty", lambda *shape: np.full(shape, np.nan, np.float32))
         for is_recorded in (False, True):
-            backend = backend_of(is_recorded)
+            backend = backend_of(is_recorded=is_recorded, quantization=quantization)
             model = RandomModel(make_weights(backend), with_attention(instructions, places))
             step = backend.prepare(model, backend.allocate_kv(KV_SHAPE))
             results.append([step.run(random_batch(seed + i)).tobytes() for i in range(3)])
@@ -148,7 +149,7 @@ def test_a_plan_computes_what_its_ops_compute(instructions, places, seed):
 @settings(max_examples=60, deadline=None)
 @given(instructions=INSTRUCTIONS, places=st.sets(st.integers(0, 11), max_size=KV_SHAPE.num_layers))
 def test_arrays_that_are_alive_share_no_memory(instructions, places):
-    backend = backend_of(True)
+    backend = backend_of(is_recorded=True)
     model = RandomModel(make_weights(backend), with_attention(instructions, places))
     recording = apply_rules(record(model, backend.allocate_kv(KV_SHAPE)))
     slot_by_buffer = place(recording)
@@ -167,9 +168,9 @@ def recorded(forward: Callable[[Ops, Any, KVCache, Weights], Any]) -> list[Any]:
 
     class Model:
         def forward(self, ops: Ops, batch: Any, kv: KVCache) -> Array:
-            return forward(ops, batch, kv, make_weights(backend_of(True)))
+            return forward(ops, batch, kv, make_weights(backend_of(is_recorded=True)))
 
-    backend = backend_of(True)
+    backend = backend_of(is_recorded=True)
     return list(apply_rules(record(Model(), backend.allocate_kv(KV_SHAPE))).ops)
 
 
@@ -227,7 +228,7 @@ def test_what_does_not_fit_is_refused_while_it_is_recorded(message):
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(name, values, message):
-    backend = backend_of(True)
+    backend = backend_of(is_recorded=True)
     model = RandomModel(make_weights(backend), (("attend", -1, -1),))
     step = backend.prepare(model, backend.allocate_kv(KV_SHAPE))
     fields = {

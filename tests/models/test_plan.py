@@ -20,6 +20,7 @@ from tests.models.sequence_runner import MAX_POSITIONS, Chunk, SequenceRunner, s
 pytestmark = pytest.mark.equality
 
 MODELS = ["llama", "llama3", "qwen2", "qwen3"]
+KINDS = ["float32", "bfloat16", "int8", "int4"]
 NUM_SEQUENCES = 5
 BLOCKS_PER_SEQUENCE = MAX_POSITIONS // BLOCK_SIZE
 NUM_BLOCKS = NUM_SEQUENCES * BLOCKS_PER_SEQUENCE
@@ -60,42 +61,43 @@ class Traffic:
         return steps
 
 
-def open_model(name: str, *, is_recorded: bool, num_threads: int = 2) -> SequenceRunner:
-    backend = NativeBackend(num_threads, dtype="float32", is_recorded=is_recorded)
+def open_model(name: str, kind: str, num_threads: int, *, is_recorded: bool) -> SequenceRunner:
+    how = {"quantization": kind} if kind in ("int8", "int4") else {"dtype": kind}
+    backend = NativeBackend(num_threads, **how, is_recorded=is_recorded)
     checkpoint = open_checkpoint(GOLDEN / name)
     return SequenceRunner(checkpoint.config, checkpoint.tensors, backend, NUM_BLOCKS)
 
 
-def assert_equal_steps(name: str, steps: Sequence[StepBatch], num_threads: int = 2) -> None:
-    eager = open_model(name, is_recorded=False, num_threads=num_threads)
-    recorded = open_model(name, is_recorded=True, num_threads=num_threads)
+def assert_equal_steps(name: str, kind: str, steps: Sequence[StepBatch], num_threads: int = 2) -> None:
+    eager = open_model(name, kind, num_threads, is_recorded=False)
+    recorded = open_model(name, kind, num_threads, is_recorded=True)
     for index, batch in enumerate(steps):
         expected = eager.step.run(batch)
         assert recorded.step.run(batch).tobytes() == expected.tobytes(), f"step {index}"
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MODELS)
-def test_prompts_and_decodes_together(name, num_threads):
-    steps = [batch for seed in range(3) for batch in Traffic(seed).random_steps()]
-    assert_equal_steps(name, steps, num_threads)
+def test_prompts_and_decodes_together(name, kind, num_threads):
+    assert_equal_steps(name, kind, Traffic(0).random_steps(), num_threads)
 
 
-def test_a_step_may_be_of_any_size():
-    traffic = Traffic(0)
-    sizes = [1, 120, 0, 3, 1]  # tokens of each sequence
-    steps = [traffic.step([size] * NUM_SEQUENCES, rows) for size in sizes if size for rows in ["last"]]
-    assert_equal_steps("llama", steps)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_may_have_one_token_or_hundreds(kind):
+    traffic = Traffic(1)
+    counts = [[1, 0, 0, 0, 0], [120] * NUM_SEQUENCES, [1] * NUM_SEQUENCES, [0, 0, 1, 0, 0]]
+    assert_equal_steps("llama3", kind, [traffic.step(count, "last") for count in counts])
 
 
-@pytest.mark.parametrize("rules", [(), *((rule,) for rule in fusions.RULES)], ids=lambda rules: str(rules))
-@pytest.mark.parametrize("name", MODELS)
-def test_no_rule_changes_a_bit(name, rules, monkeypatch):
-    monkeypatch.setattr(plan, "apply_rules", partial(fusions.apply_rules, rules=rules))
-    assert_equal_steps(name, Traffic(3).random_steps())
+@pytest.mark.parametrize("num_rules", range(len(fusions.RULES) + 1))
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rule_changes_a_bit(kind, num_rules, monkeypatch):
+    monkeypatch.setattr(plan, "apply_rules", partial(fusions.apply_rules, rules=fusions.RULES[:num_rules]))
+    assert_equal_steps("qwen2", kind, Traffic(2).random_steps())
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_op_reads_what_none_has_written(name, monkeypatch):
     monkeypatch.setattr(plan, "build_plan", partial(plan.build_plan, is_poisoned=True))
-    assert_equal_steps(name, Traffic(4).random_steps())
+    assert_equal_steps(name, "float32", Traffic(3).random_steps())

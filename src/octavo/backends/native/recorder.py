@@ -74,7 +74,7 @@ class RecorderOps:
         """x @ weight.T + bias."""
         _require_equal(x.num_columns, weight.num_inputs, "columns of x")
         out = new_array(weight.num_outputs, is_sampled=x.buffer.is_sampled)
-        self.recorded.append(Linear(x, weight, out))
+        self.recorded.append(Linear(x, weight, None, out))
         return out
 
     def add(self, x: SymbolicArray, y: SymbolicArray) -> SymbolicArray:

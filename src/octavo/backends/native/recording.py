@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -75,11 +76,36 @@ class Embed(PlanOp):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Linear(PlanOp):
-    """x @ weight.T + bias."""
+    """x @ weight.T + bias, and the residual added where there is one."""
 
     method = "linear"
     x: SymbolicArray
     weight: Any
+    residual: SymbolicArray | None
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearOfRmsNorm(PlanOp):
+    """A Linear of an RmsNorm."""
+
+    method = "linear_of_rms_norm"
+    x: SymbolicArray
+    norm_weight: Float32Array
+    eps: float
+    weight: Any
+    residual: SymbolicArray | None
+    out: SymbolicArray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LinearOfSiluMul(PlanOp):
+    """A Linear of a SiluMul."""
+
+    method = "linear_of_silu_mul"
+    gate_up: SymbolicArray
+    weight: Any
+    residual: SymbolicArray | None
     out: SymbolicArray
 
 
@@ -160,3 +186,10 @@ class Recording:
 
     ops: Sequence[PlanOp]
     result: SymbolicArray
+
+    def read_once(self) -> dict[Buffer, PlanOp]:
+        """The buffers that one op alone reads, once and whole, and which op wrote them: the two may become one."""
+        reads = [array for op in self.ops for array in op.inputs.values()] + [self.result]
+        num_reads = Counter(array.buffer for array in reads)
+        once = {array.buffer for array in reads if num_reads[array.buffer] == 1 and array.is_whole}
+        return {out.buffer: op for op in self.ops for out in op.outputs if out.buffer in once}
