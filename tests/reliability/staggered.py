@@ -12,8 +12,6 @@ from octavo import LLM, SamplingParams
 from octavo.core.messages import TokenLogprobs
 from octavo.engine.input_processor import Prompt
 
-BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # of the tiny model in float32
-
 
 @dataclass
 class Arrival:
@@ -39,6 +37,7 @@ class StaggeredEngine:
     """An engine without a front: token ids in, token ids out."""
 
     def __init__(self, llm: LLM) -> None:
+        self.block_bytes = llm.engine.memory.block_bytes
         self._core = llm.engine.core
         self._inputs = llm._input_processor
 

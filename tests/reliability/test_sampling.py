@@ -15,7 +15,7 @@ from tests.backends.conftest import BACKEND_NAMES, make_backend
 from tests.backends.sampling_batches import sample, sampling
 from tests.e2e.test_odd_logits import POISON, favor_padding, poison
 from tests.engine.tiny_model import NUM_TOKENS, write_tiny_model
-from tests.reliability.staggered import BLOCK_BYTES, Answer, Arrival, StaggeredEngine, open_engine, params
+from tests.reliability.staggered import Answer, Arrival, StaggeredEngine, open_engine, params
 
 PLAIN = Arrival("A plain request.", params(temperature=0.0))
 
@@ -41,7 +41,7 @@ def test_a07_what_was_generated_before_a_preemption_stays_output(tiny_model):
         expected = roomy.serve(*arrivals)
         assert [answer.num_preemptions for answer in expected] == [0] * 4
     assert all(len(answer.logprobs) == len(answer.token_ids) >= 50 for answer in expected)
-    with open_engine(tiny_model, max_model_len=128, kv_cache_memory_bytes=8 * BLOCK_BYTES) as cramped:
+    with open_engine(tiny_model, max_model_len=128, kv_cache_memory_bytes=8 * roomy.block_bytes) as cramped:
         for turn in range(4):
             answers = cramped.serve(*arrivals[turn:], *arrivals[:turn])
             assert answers == expected[turn:] + expected[:turn]
@@ -99,7 +99,7 @@ def test_a12_a_seed_is_not_ignored_because_of_a_neighbour(engine):
 def test_a12_nor_because_of_a_preemption_in_the_middle(engine, tiny_model):
     expected = engine.serve_alone(SEEDED)
     older = Arrival("Here first, and growing.", params(max_tokens=90))
-    with open_engine(tiny_model, max_model_len=128, kv_cache_memory_bytes=8 * BLOCK_BYTES) as cramped:
+    with open_engine(tiny_model, max_model_len=128, kv_cache_memory_bytes=8 * engine.block_bytes) as cramped:
         answer = cramped.serve(older, replace(SEEDED, step=30))[1]
     assert answer == expected
     assert answer.num_preemptions > 0
