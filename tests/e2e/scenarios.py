@@ -64,7 +64,7 @@ SCENARIOS = (
 )
 
 # What the weights may be; each keeps the promise for itself.
-PRECISIONS = {
+PRECISIONS: dict[str, dict[str, Any]] = {
     "float32": {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16"},
     "int8": {"quantization": "int8"},

@@ -34,6 +34,17 @@ def test_generate(tiny_model, llm):
     assert finished.stdout == llm.generate("Once upon", PARAMS)[0].outputs[0].text + "\n"
 
 
+def test_the_user_chooses_the_precision(tiny_model, llm):
+    arguments = ["generate", str(tiny_model), "Once upon", *GREEDY]
+    with LLM(str(tiny_model), quantization="int4") as llm_of_int4:
+        quantized = llm_of_int4.generate("Once upon", PARAMS)[0].outputs[0].text
+    assert quantized != llm.generate("Once upon", PARAMS)[0].outputs[0].text
+    assert run(*arguments, "--quantization", "int4").stdout == quantized + "\n"
+    refused = run(*arguments, "--backend", "reference", "--dtype", "bfloat16")
+    assert refused.returncode == 2
+    assert "reference backend computes in float32" in " ".join(refused.stderr.split())
+
+
 def test_chat_remembers(tiny_model, llm):
     messages = [{"role": "system", "content": "Be brief."}]
     expected = ""

@@ -11,6 +11,7 @@ from octavo.backends.native.backend import NativeBackend
 from octavo.backends.ops import Backend
 from octavo.backends.reference.backend import ReferenceBackend
 from octavo.weights.checkpoint import open_checkpoint
+from tests.e2e.scenarios import PRECISIONS
 from tests.models.sequence_runner import SequenceRunner
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -19,6 +20,20 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.fixture(scope="session", params=["reference", "native"])
 def backend(request: pytest.FixtureRequest) -> Backend:
     return ReferenceBackend() if request.param == "reference" else NativeBackend(num_threads=2, dtype="float32")
+
+
+@pytest.fixture(scope="session", params=["reference", *PRECISIONS])
+def any_backend(request: pytest.FixtureRequest) -> Backend:
+    """As `backend`, and with weights of every kind."""
+    if request.param == "reference":
+        return ReferenceBackend()
+    return NativeBackend(num_threads=2, **PRECISIONS[request.param])
+
+
+@pytest.fixture
+def open_tiny_anyhow(any_backend: Backend) -> Callable[[str], SequenceRunner]:
+    """As `open_tiny`, and with weights of every kind."""
+    return lambda name: open_runner(GOLDEN / name, any_backend)
 
 
 @pytest.fixture

@@ -20,15 +20,15 @@ CUTS = {
 
 @pytest.mark.parametrize("sizes", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("name", ["llama3", "qwen2", "qwen3"])
-def test_chunks(name, sizes, open_tiny):
-    runner = open_tiny(name)
+def test_chunks(name, sizes, open_tiny_anyhow):
+    runner = open_tiny_anyhow(name)
     [at_once] = runner.logits(Chunk(TOKEN_IDS, 0, [7, 3, 11, 2, 30]))
     in_chunks = runner.logits_in_chunks(TOKEN_IDS, sizes, [8, 4, 9, 1, 5])
     assert in_chunks.tobytes() == at_once.tobytes()
 
 
-def test_batch_mates(open_tiny):
-    runner = open_tiny("llama")
+def test_batch_mates(open_tiny_anyhow):
+    runner = open_tiny_anyhow("llama")
     [alone] = runner.logits(Chunk(TOKEN_IDS, 0, [0, 1, 2, 3, 4]))
     runner.logits(Chunk(TOKEN_IDS[:40], 0, [9, 8, 7]))
     stranger = Chunk(TOKEN_IDS[30:33], 0, [5])
