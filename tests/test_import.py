@@ -44,6 +44,7 @@ def test_an_unknown_name_is_an_attribute_error_that_names_the_known_ones():
     [
         ("octavo.llm", {"asyncio", "jinja2", "msgspec", "rich"}),
         ("octavo.engine.core_process", {"jinja2", "rich", "tokenizers"}),
+        ("octavo.server.http_server", {"numpy", "rich", "tokenizers"}),  # the engine process starts only after this
     ],
 )
 def test_an_engine_does_not_wait_for_what_it_may_not_need(name, unused):

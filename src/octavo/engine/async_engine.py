@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octavo.config import EngineConfig
 from octavo.core.admission import RequestRejected
@@ -19,9 +19,10 @@ from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
 from octavo.engine.outputs import GenerationOutput
-from octavo.engine.tokenizer import Tokenizer
-from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.source import CheckpointError
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 MAX_SILENT_HEARTBEATS = 6
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
@@ -236,4 +237,8 @@ class AsyncEngine:
 
 
 def _open_tokenizer(model: str) -> Tokenizer:
+    # Not above: numpy and the tokenizer take long to import, and the engine process can load the model meanwhile.
+    from octavo.engine.tokenizer import Tokenizer
+    from octavo.weights.checkpoint import open_checkpoint
+
     return Tokenizer(open_checkpoint(model).tokenizer_spec)

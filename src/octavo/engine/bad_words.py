@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from octavo.core.sampling_params import ParameterError
-from octavo.engine.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 MAX_BAD_WORD_CHARS = 10_000  # of all words together: tokenizing more takes milliseconds
 

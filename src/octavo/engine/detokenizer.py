@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+from typing import TYPE_CHECKING
 
-from octavo.engine.tokenizer import Tokenizer
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 
 class Detokenizer:

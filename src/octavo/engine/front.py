@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from octavo.core.messages import RequestOutput
 from octavo.core.sampling_params import SamplingParams
@@ -12,7 +12,9 @@ from octavo.engine import wire
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict, prompt_text
 from octavo.engine.output_processor import OutputProcessor
-from octavo.engine.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 LONG_TEXT_CHARS = 10_000  # tokenizing more takes milliseconds, for which the event loop must not stand still
 

@@ -6,13 +6,15 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from octavo.core.admission import AdmissionLimits
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import SEED_BITS, ParameterError, SamplingParams
 from octavo.engine.bad_words import tokenize_bad_words
-from octavo.engine.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 
 class PromptDict(TypedDict, total=False):

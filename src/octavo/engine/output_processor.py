@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from octavo.core.messages import EngineRequest, RequestOutput, TokenLogprobs
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
 from octavo.engine.detokenizer import Detokenizer
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
 from octavo.engine.stop_checker import StopChecker
-from octavo.engine.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 
 class ProcessedOutputs(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +11,6 @@ from starlette.responses import Response
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput
-from octavo.engine.tokenizer import Tokenizer
 from octavo.engine.wire import Ready
 from octavo.server.answer import Answer, check_stream_options, json_response
 from octavo.server.chat_messages import template_messages
@@ -32,6 +31,9 @@ from octavo.server.parameters import refuse_unsupported, sampling_params
 from octavo.server.request_body import convert, read_object
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 RESERVED_VARIABLES = ("messages", "tools", "add_generation_prompt")
 

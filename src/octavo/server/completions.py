@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +11,6 @@ from starlette.responses import Response
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import Prompt
 from octavo.engine.outputs import CompletionOutput
-from octavo.engine.tokenizer import Tokenizer
 from octavo.server.answer import Answer, check_stream_options, json_response
 from octavo.server.completion_protocol import Completion, CompletionChoice, CompletionRequest
 from octavo.server.disconnect import finish_or_disconnect
@@ -21,6 +20,9 @@ from octavo.server.parameters import refuse_unsupported, sampling_params
 from octavo.server.request_body import convert, read_object
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256

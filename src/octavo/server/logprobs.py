@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import codecs
+from typing import TYPE_CHECKING
 
 from octavo.engine.outputs import CompletionOutput, Logprob
-from octavo.engine.tokenizer import Tokenizer
 from octavo.server.chat_protocol import ChatLogprobs, TokenLogprob, TopLogprob
 from octavo.server.completion_protocol import CompletionLogprobs
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
 
 MIN_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from octavo.backends.ops import StoredTensor
+if TYPE_CHECKING:
+    from octavo.backends.ops import StoredTensor
 
 ROPE_FREQS = "rope_freqs.weight"  # optional, [head_dim / 2]: divisors of the inverse rotary frequencies
 
