@@ -21,8 +21,9 @@ import numpy as np
 from benchmarks import record
 from octavo.backends.native.arrays import float_array
 from octavo.backends.native.isa import load_extension
+from octavo.backends.native.kv_cache import NativeKVCache
 from octavo.backends.native.operations import NativeOps
-from octavo.backends.ops import KVShape, StepBatch
+from octavo.backends.ops import AttentionParams, KVShape, StepBatch
 
 COLD_BYTES = 256 * 2**20
 LINEAR_SHAPES = [(576, 960), (576, 3072), (1536, 576), (576, 49152)]  # SmolLM2-135M: inputs, outputs
@@ -71,17 +72,13 @@ class KernelBenchmark:
         what = {"kernel": "linear", "inputs": num_inputs, "outputs": num_outputs, "rows": num_rows}
         return what | self._speed(seconds, num_bytes, num_flops)
 
-    def attention(self, name: str, query_lens: Sequence[int], seq_len: int) -> dict[str, Any]:
+    def attention(self, name: str, query_lens: Sequence[int], seq_len: int, dtype: str) -> dict[str, Any]:
         """One layer's attention: each sequence has `seq_len` tokens, of which the last `query_lens[i]` are new."""
         num_reqs, blocks = len(query_lens), seq_len // 16
-        shape = KVShape(1, num_reqs * blocks, 16, KV_HEADS, HEAD_DIM)
-        cache_bytes = 2 * 4 * shape.num_blocks * 16 * KV_HEADS * HEAD_DIM
-        num_layers = max(1, COLD_BYTES // cache_bytes)
-        cache = self._extension.KVCache(
-            self._pool, num_layers=num_layers, num_blocks=shape.num_blocks, block_size=16, num_kv_heads=KV_HEADS,
-            head_dim=HEAD_DIM,
-        )  # fmt: skip
-        layers = [cache.layer(i) for i in range(num_layers)]
+        head_bytes = {"float32": 4 * HEAD_DIM, "bfloat16": 2 * HEAD_DIM, "int8": HEAD_DIM + 4}[dtype]
+        cache_bytes = 2 * num_reqs * blocks * 16 * KV_HEADS * head_bytes
+        shape = KVShape(max(1, COLD_BYTES // cache_bytes), num_reqs * blocks, 16, KV_HEADS, HEAD_DIM, dtype)
+        layers = NativeKVCache(self._extension, self._pool, shape).layers
         slots = np.arange(shape.num_blocks * 16, dtype=np.int32)
         kv = self._rng.standard_normal((len(slots), KV_HEADS * HEAD_DIM), np.float32)
         for layer in layers:
@@ -96,9 +93,10 @@ class KernelBenchmark:
             logits_rows=np.zeros(0, np.int32),
         )
         q = float_array(self._rng.standard_normal((sum(query_lens), HEADS * HEAD_DIM)))
-        seconds = fastest_s(lambda turn: self._ops.attend(q, layers[turn], batch, HEAD_DIM**-0.5), num_layers)
+        params = AttentionParams(HEAD_DIM**-0.5)
+        seconds = fastest_s(lambda turn: self._ops.attend(q, layers[turn], batch, params), len(layers))
         num_flops = int(4 * HEADS * HEAD_DIM * (batch.positions.astype(np.int64) + 1).sum())
-        what = {"kernel": "attention", "case": name, "num_reqs": num_reqs, "seq_len": seq_len}
+        what = {"kernel": "attention", "case": name, "kv_cache_dtype": dtype, "num_reqs": num_reqs, "seq_len": seq_len}
         return what | self._speed(seconds, cache_bytes, num_flops)
 
     def _speed(self, seconds: float, num_bytes: int, num_flops: int) -> dict[str, Any]:
@@ -118,10 +116,11 @@ def measure(num_threads: int) -> Iterator[dict[str, Any]]:
     for num_inputs, num_outputs in LINEAR_SHAPES:
         for num_rows in ROWS:
             yield benchmark.linear(num_inputs, num_outputs, num_rows)
-    for num_reqs, seq_len in [(1, 1024), (1, 8192), (16, 1024), (64, 256)]:
-        yield benchmark.attention("decode", [1] * num_reqs, seq_len)
-    yield benchmark.attention("prompt", [512], 512)
-    yield benchmark.attention("chunk", [512], 2048)
+    for dtype in ("float32", "bfloat16", "int8"):
+        for num_reqs, seq_len in [(1, 1024), (1, 8192), (16, 1024), (64, 256)]:
+            yield benchmark.attention("decode", [1] * num_reqs, seq_len, dtype)
+        yield benchmark.attention("prompt", [512], 512, dtype)
+        yield benchmark.attention("chunk", [512], 2048, dtype)
 
 
 def main() -> None:

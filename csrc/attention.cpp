@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "buffer.h"
@@ -29,11 +30,13 @@ struct Problem {
     ConstMatrix q;
     const KvLayer& kv;
     const AttentionBatch& batch;
-    float scale;
+    const AttentionParams& params;
     Matrix out;
 
     int64_t head_dim() const { return kv.shape.head_dim; }
     int64_t group() const { return q.num_columns / (kv.shape.num_kv_heads * head_dim()); }  // query heads a KV head
+    // The first position that the token at `position` sees.
+    int64_t first_key(int64_t position) const { return std::max<int64_t>(0, position - (params.window - 1)); }
 };
 
 // Consecutive rows of one request and one KV head; a row is a query head of a token, row / group and row % group.
@@ -42,9 +45,12 @@ struct Task {
     int64_t kv_head;
     int64_t first_row;
     int64_t num_rows;
-    int64_t num_keys;  // seen by the last row, which sees most
+    int64_t first_key;  // seen by the first row
+    int64_t num_keys;   // up to the last that the last row sees
 
-    int64_t num_splits() const { return (num_keys + kSplit - 1) / kSplit; }
+    int64_t first_split() const { return first_key / kSplit; }
+    int64_t end_split() const { return (num_keys + kSplit - 1) / kSplit; }
+    int64_t work() const { return (num_keys - first_key) * num_rows; }
 };
 
 // What a row knows of the keys it has seen: the largest score, the sums of exp(score - largest) over keys equal modulo
@@ -59,6 +65,7 @@ struct RowState {
 };
 
 // Computes one task; a thread keeps it, and its memory, from task to task.
+template <class Element>
 class RowReducer {
   public:
     void start(const Problem& problem, const Task& task);
@@ -71,14 +78,17 @@ class RowReducer {
     float* totals() { return totals_.data(); }
 
   private:
-    // How many keys of the chunk the row sees; none or less: it ends before.
-    int64_t num_seen(int64_t row, int64_t chunk) const { return std::min<int64_t>(kChunk, num_keys_[row] - chunk); }
+    // The row sees keys [begin, end) of the chunk, if begin < end.
+    int64_t begin(int64_t row, int64_t chunk) const { return std::max<int64_t>(0, first_key_[row] - chunk); }
+    int64_t end(int64_t row, int64_t chunk) const { return std::min<int64_t>(kChunk, num_keys_[row] - chunk); }
     int num_tile_rows(int64_t tile) const {
         return static_cast<int>(std::min<int64_t>(kTileRows, task_.num_rows - tile));
     }
     void find_pages(int64_t chunk);
     RowState state(float* states, int64_t row) const { return {states + row * state_size_}; }
 
+    template <int ROWS>
+    void reduce_chunk(int64_t tile, int64_t chunk, float* states);
     template <int ROWS>
     void score(int64_t tile, int64_t chunk);
     void weigh(int64_t row, int64_t chunk, RowState state);
@@ -88,15 +98,17 @@ class RowReducer {
     const Problem* problem_;
     Task task_;
     int64_t state_size_;
+    int64_t first_key_[kTaskRows];
     int64_t num_keys_[kTaskRows];
-    float scores_[kTaskRows * kChunk];         // then weights
-    const float* key_pages_[2 * kChunkPages];  // of a chunk and of the next
-    const float* value_pages_[2 * kChunkPages];
+    float scores_[kTaskRows * kChunk];            // then weights
+    KvPage<Element> key_pages_[2 * kChunkPages];  // of a chunk and of the next
+    KvPage<Element> value_pages_[2 * kChunkPages];
     Buffer queries_;  // tiles of rows, packed [D][rows]
     Buffer states_, totals_;
 };
 
-void RowReducer::start(const Problem& problem, const Task& task) {
+template <class Element>
+void RowReducer<Element>::start(const Problem& problem, const Task& task) {
     problem_ = &problem;
     task_ = task;
     state_size_ = RowState::size(problem.kv.shape);
@@ -108,85 +120,108 @@ void RowReducer::start(const Problem& problem, const Task& task) {
         const int64_t row = task.first_row + i, token = problem.batch.query_start_loc[task.request] + row / group;
         const float* q = problem.q.row(token) + (task.kv_head * group + row % group) * size;
         num_keys_[i] = problem.batch.positions[token] + 1;
+        first_key_[i] = problem.first_key(problem.batch.positions[token]);
         const int64_t tile = i / kTileRows * kTileRows, rows = num_tile_rows(tile);
-        for (int64_t d = 0; d < size; ++d) queries[tile * size + d * rows + i - tile] = problem.scale * q[d];
+        for (int64_t d = 0; d < size; ++d) queries[tile * size + d * rows + i - tile] = problem.params.scale * q[d];
     }
 }
 
 // Where the chunk's pages are and, to be fetched ahead, the keys of the next one.
-void RowReducer::find_pages(int64_t chunk) {
+template <class Element>
+void RowReducer<Element>::find_pages(int64_t chunk) {
     const KvShape& shape = problem_->kv.shape;
     const int32_t* blocks = problem_->batch.block_table + task_.request * problem_->batch.block_table_stride;
     for (int64_t i = 0; i < 2 * kChunkPages; ++i) {
-        const int64_t position = std::min(chunk + i * kPage, task_.num_keys - 1);
+        const int64_t position = std::clamp(chunk + i * kPage, task_.first_key, task_.num_keys - 1);
         const int64_t block_id = blocks[position / shape.block_size];
         const int64_t page = block_id * shape.pages_per_block() + position % shape.block_size / kPage;
-        key_pages_[i] = problem_->kv.key_page(page, task_.kv_head);
-        value_pages_[i] = problem_->kv.value_page(page, task_.kv_head);
-    }
-}
-
-void RowReducer::reduce(int64_t split, float* states) {
-    for (int64_t row = 0; row < task_.num_rows; ++row) {
-        std::fill_n(states + row * state_size_, state_size_, 0.0f);
-        state(states, row).largest() = -std::numeric_limits<float>::infinity();
-    }
-    const int64_t end = std::min((split + 1) * kSplit, task_.num_keys);
-    for (int64_t chunk = split * kSplit; chunk < end; chunk += kChunk) {
-        find_pages(chunk);
-        for (int64_t tile = 0; tile < task_.num_rows; tile += kTileRows) {
-            const int num_rows = num_tile_rows(tile);
-            if (num_seen(tile + num_rows - 1, chunk) <= 0) continue;
-            with_rows(num_rows, [&](auto constant) {
-                constexpr int ROWS = decltype(constant)::value;
-                score<ROWS>(tile, chunk);
-                for (int64_t row = tile; row < tile + ROWS; ++row)
-                    if (num_seen(row, chunk) > 0) weigh(row, chunk, state(states, row));
-                // Together as far as the first row, which sees the least, sees; each on its own from there.
-                const int64_t together = std::max<int64_t>(0, num_seen(tile, chunk));
-                add_values<ROWS>(tile, 0, together, states);
-                for (int64_t row = tile + 1; row < tile + ROWS; ++row)
-                    add_values<1>(row, together, num_seen(row, chunk), states);
-            });
+        key_pages_[i] = problem_->kv.key_page<Element>(page, task_.kv_head);
+        value_pages_[i] = problem_->kv.value_page<Element>(page, task_.kv_head);
+        if (kHasScales<Element> && i >= kChunkPages) {
+            __builtin_prefetch(key_pages_[i].scales);
+            __builtin_prefetch(value_pages_[i].scales);
         }
     }
 }
 
-// Scores of a tile of rows against the pages of a chunk of which the tile sees anything.
+template <class Element>
+void RowReducer<Element>::reduce(int64_t split, float* states) {
+    for (int64_t row = 0; row < task_.num_rows; ++row) {
+        std::fill_n(states + row * state_size_, state_size_, 0.0f);
+        state(states, row).largest() = -std::numeric_limits<float>::infinity();
+    }
+    const int64_t first = std::max(split * kSplit, task_.first_key / kChunk * kChunk);
+    const int64_t last = std::min((split + 1) * kSplit, task_.num_keys) - 1;
+    for (int64_t chunk = first; chunk <= last; chunk += kChunk) {
+        find_pages(chunk);
+        for (int64_t tile = 0; tile < task_.num_rows; tile += kTileRows) {
+            const int num_rows = num_tile_rows(tile);
+            if (begin(tile, chunk) >= end(tile + num_rows - 1, chunk)) continue;
+            with_rows(num_rows, [&](auto constant) { reduce_chunk<decltype(constant)::value>(tile, chunk, states); });
+        }
+    }
+}
+
+template <class Element>
 template <int ROWS>
-void RowReducer::score(int64_t tile, int64_t chunk) {
+void RowReducer<Element>::reduce_chunk(int64_t tile, int64_t chunk, float* states) {
+    score<ROWS>(tile, chunk);
+    for (int64_t row = tile; row < tile + ROWS; ++row)
+        if (begin(row, chunk) < end(row, chunk)) weigh(row, chunk, state(states, row));
+    // Together what all rows see: windows end with the first row's and begin with the last row's. The keys before and
+    // after that each row on its own.
+    const int64_t shared_begin = begin(tile + ROWS - 1, chunk);
+    const int64_t shared_end = std::max(shared_begin, end(tile, chunk));
+    for (int64_t row = tile; row < tile + ROWS - 1; ++row)
+        add_values<1>(row, begin(row, chunk), std::min(shared_begin, end(row, chunk)), states);
+    add_values<ROWS>(tile, shared_begin, shared_end, states);
+    for (int64_t row = tile + 1; row < tile + ROWS; ++row)
+        add_values<1>(row, std::max(shared_end, begin(row, chunk)), end(row, chunk), states);
+}
+
+// Scores of a tile of rows against the pages of a chunk of which the tile sees anything.
+template <class Element>
+template <int ROWS>
+void RowReducer<Element>::score(int64_t tile, int64_t chunk) {
     constexpr int PAGES = tile_panels(ROWS);
-    const int64_t size = problem_->head_dim(), seen = num_seen(tile + ROWS - 1, chunk);
-    const int num_pages = static_cast<int>((seen + kPage - 1) / kPage);
+    const int64_t size = problem_->head_dim();
+    const int end_page = static_cast<int>((end(tile + ROWS - 1, chunk) + kPage - 1) / kPage);
     const float* queries = queries_.data() + tile * size;
     const auto score_pages = [&](auto constant, int page) {
         constexpr int NUM = decltype(constant)::value;
-        const float *keys[NUM], *ahead[NUM];
+        const Element *keys[NUM], *ahead[NUM];
         for (int i = 0; i < NUM; ++i) {
-            keys[i] = key_pages_[page + i];
-            ahead[i] = value_pages_[page + i];
+            keys[i] = key_pages_[page + i].elements;
+            ahead[i] = value_pages_[page + i].elements;
         }
         Vec sums[ROWS][NUM * kPanelVecs] = {};
         multiply_panels<ROWS, NUM, 1, ROWS>(queries, keys, ahead, kPage, size, sums);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 16
-            for (int c = 0; c < NUM * kPanelVecs; ++c)
+            for (int c = 0; c < NUM * kPanelVecs; ++c) {
+                if constexpr (kHasScales<Element>)
+                    sums[r][c] *= load(key_pages_[page + c / kPanelVecs].scales + c % kPanelVecs * kWidth);
                 store(scores_ + (tile + r) * kChunk + page * kPage + c * kWidth, sums[r][c]);
+            }
         }
     };
-    int page = 0;
-    for (; page + PAGES <= num_pages; page += PAGES) score_pages(std::integral_constant<int, PAGES>{}, page);
-    for (; page < num_pages; ++page) score_pages(std::integral_constant<int, 1>{}, page);
+    int page = static_cast<int>(begin(tile, chunk) / kPage);
+    for (; page + PAGES <= end_page; page += PAGES) score_pages(std::integral_constant<int, PAGES>{}, page);
+    for (; page < end_page; ++page) score_pages(std::integral_constant<int, 1>{}, page);
 }
 
 // Turns a row's scores into weights exp(score - largest), and what the row has so far into terms of a new maximum.
-void RowReducer::weigh(int64_t row, int64_t chunk, RowState state) {
+template <class Element>
+void RowReducer<Element>::weigh(int64_t row, int64_t chunk, RowState state) {
     float* scores = scores_ + row * kChunk;
-    const int64_t seen = num_seen(row, chunk), end = (seen + kPage - 1) / kPage * kPage;
-    std::fill(scores + seen, scores + end, -std::numeric_limits<float>::infinity());
+    const int64_t first = begin(row, chunk) / kPage * kPage, last = (end(row, chunk) + kPage - 1) / kPage * kPage;
+    if (const float cap = problem_->params.soft_cap; cap != 0)
+        for (int64_t i = first; i < last; i += kWidth) store(scores + i, cap * tanh(load(scores + i) / cap));
+    std::fill(scores + first, scores + begin(row, chunk), -std::numeric_limits<float>::infinity());
+    std::fill(scores + end(row, chunk), scores + last, -std::numeric_limits<float>::infinity());
     Vec most = broadcast(state.largest());
-    for (int64_t i = 0; i < end; i += kWidth) most = max(load(scores + i), most);
+    for (int64_t i = first; i < last; i += kWidth) most = max(load(scores + i), most);
     const float largest = max(most);
     if (largest != state.largest()) {
         const Vec factor = exp(broadcast(state.largest()) - largest);
@@ -195,18 +230,20 @@ void RowReducer::weigh(int64_t row, int64_t chunk, RowState state) {
     }
     for (int64_t lane = 0; lane < kPanel; lane += kWidth) {
         Vec total = load(state.sums() + lane);
-        for (int64_t i = lane; i < end; i += kPanel) {
-            const Vec weight = exp(load(scores + i) - largest);
-            store(scores + i, weight);
+        for (int64_t i = first + lane; i < last; i += kPanel) {
+            Vec weight = exp(load(scores + i) - largest);
             total += weight;
+            if constexpr (kHasScales<Element>) weight *= load(value_pages_[i / kPage].scales + lane);
+            store(scores + i, weight);
         }
         store(state.sums() + lane, total);
     }
 }
 
 // Adds weight * V of keys [begin, end) of a chunk to ROWS rows.
+template <class Element>
 template <int ROWS>
-void RowReducer::add_values(int64_t row, int64_t begin, int64_t end, float* states) {
+void RowReducer<Element>::add_values(int64_t row, int64_t begin, int64_t end, float* states) {
     constexpr int PANELS = tile_panels(ROWS);
     const int64_t stride = problem_->kv.shape.value_stride();
     const auto add_panels = [&](auto constant, int64_t column) {
@@ -218,10 +255,10 @@ void RowReducer::add_values(int64_t row, int64_t begin, int64_t end, float* stat
         for (int64_t i = begin; i < end;) {
             const int64_t next = std::min(end, (i / kPage + 1) * kPage);
             const int64_t offset = i % kPage * stride + column;
-            const float *values[NUM], *ahead[NUM];
+            const Element *values[NUM], *ahead[NUM];
             for (int p = 0; p < NUM; ++p) {
-                values[p] = value_pages_[i / kPage] + offset + p * kPanel;
-                ahead[p] = key_pages_[kChunkPages + i / kPage] + offset + p * kPanel;
+                values[p] = value_pages_[i / kPage].elements + offset + p * kPanel;
+                ahead[p] = key_pages_[kChunkPages + i / kPage].elements + offset + p * kPanel;
             }
             multiply_panels<ROWS, NUM, kChunk, 1>(scores_ + row * kChunk + i, values, ahead, stride, next - i, sums);
             i = next;
@@ -236,12 +273,14 @@ void RowReducer::add_values(int64_t row, int64_t begin, int64_t end, float* stat
     for (; column < stride; column += kPanel) add_panels(std::integral_constant<int, 1>{}, column);
 }
 
-void RowReducer::fold(int64_t split, const float* states, float* totals) const {
+template <class Element>
+void RowReducer<Element>::fold(int64_t split, const float* states, float* totals) const {
     for (int64_t row = 0; row < task_.num_rows; ++row) {
-        if (num_keys_[row] <= split * kSplit) continue;
+        const int64_t first_split = first_key_[row] / kSplit;
+        if (split < first_split || num_keys_[row] <= split * kSplit) continue;
         const float* state = states + row * state_size_;
         float* total = totals + row * state_size_;
-        if (split == 0) {
+        if (split == first_split) {
             std::copy_n(state, state_size_, total);
             continue;
         }
@@ -253,17 +292,24 @@ void RowReducer::fold(int64_t split, const float* states, float* totals) const {
     }
 }
 
-void RowReducer::write(const float* totals) const {
+template <class Element>
+void RowReducer<Element>::write(const float* totals) const {
     const int64_t size = problem_->head_dim(), group = problem_->group();
     for (int64_t i = 0; i < task_.num_rows; ++i) {
         const RowState total = state(const_cast<float*>(totals), i);
         Vec sums = {};
         for (int c = 0; c < kPanelVecs; ++c) sums = sums + load(total.sums() + c * kWidth);
-        const float weight = sum(sums);
         const int64_t row = task_.first_row + i, token = problem_->batch.query_start_loc[task_.request] + row / group;
+        const int64_t head = task_.kv_head * group + row % group;
+        float weight = sum(sums), factor = 1;
+        if (const float* sinks = problem_->params.sinks; sinks != nullptr) {
+            const float largest = std::max(total.largest(), sinks[head]);
+            factor = exp(broadcast(total.largest() - largest))[0];
+            weight = weight * factor + exp(broadcast(sinks[head] - largest))[0];
+        }
         const float* values = total.values();
-        float* __restrict out = problem_->out.row(token) + (task_.kv_head * group + row % group) * size;
-        for (int64_t d = 0; d < size; ++d) out[d] = values[d] / weight;
+        float* __restrict out = problem_->out.row(token) + head * size;
+        for (int64_t d = 0; d < size; ++d) out[d] = values[d] * factor / weight;
     }
 }
 
@@ -276,26 +322,28 @@ std::vector<Task> make_tasks(const Problem& problem) {
         const int64_t num_rows = (batch.query_start_loc[request + 1] - first_token) * group;
         for (int64_t row = 0; row < num_rows; row += kTaskRows) {
             const int64_t task_rows = std::min(kTaskRows, num_rows - row);
+            const int64_t first_key = problem.first_key(batch.positions[first_token + row / group]);
             const int64_t num_keys = batch.positions[first_token + (row + task_rows - 1) / group] + 1;
             for (int64_t head = 0; head < problem.kv.shape.num_kv_heads; ++head)
-                tasks.push_back({request, head, row, task_rows, num_keys});
+                tasks.push_back({request, head, row, task_rows, first_key, num_keys});
         }
     }
     // The longest first, so that no thread starts one when the others are about to finish.
-    std::stable_sort(tasks.begin(), tasks.end(),
-                     [](const Task& a, const Task& b) { return a.num_keys * a.num_rows > b.num_keys * b.num_rows; });
+    std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.work() > b.work(); });
     return tasks;
 }
 
-RowReducer& thread_reducer() {
-    static thread_local RowReducer reducer;
+template <class Element>
+RowReducer<Element>& thread_reducer() {
+    static thread_local RowReducer<Element> reducer;
     return reducer;
 }
 
+template <class Element>
 void run_task(const Problem& problem, const Task& task) {
-    RowReducer& reducer = thread_reducer();
+    RowReducer<Element>& reducer = thread_reducer<Element>();
     reducer.start(problem, task);
-    for (int64_t split = 0; split < task.num_splits(); ++split) {
+    for (int64_t split = task.first_split(); split < task.end_split(); ++split) {
         reducer.reduce(split, reducer.states());
         reducer.fold(split, reducer.states(), reducer.totals());
     }
@@ -303,6 +351,7 @@ void run_task(const Problem& problem, const Task& task) {
 }
 
 // Each split on its own, then each task's splits together: for fewer tasks than would keep all threads busy.
+template <class Element>
 void run_splits(ThreadPool& pool, const Problem& problem, const std::vector<Task>& tasks) {
     struct Part {
         const Task* task;
@@ -314,7 +363,7 @@ void run_splits(ThreadPool& pool, const Problem& problem, const std::vector<Task
     int64_t size = 0;
     for (const Task& task : tasks) {
         first_part.push_back(static_cast<int64_t>(parts.size()));
-        for (int64_t split = 0; split < task.num_splits(); ++split) {
+        for (int64_t split = task.first_split(); split < task.end_split(); ++split) {
             parts.push_back({&task, split, size});
             size += task.num_rows * RowState::size(problem.kv.shape);
         }
@@ -322,26 +371,35 @@ void run_splits(ThreadPool& pool, const Problem& problem, const std::vector<Task
     static thread_local Buffer buffer;
     float* states = buffer.reserve(size);
     pool.parallel_for(static_cast<int64_t>(parts.size()), [&](int64_t i) {
-        thread_reducer().start(problem, *parts[i].task);
-        thread_reducer().reduce(parts[i].split, states + parts[i].states);
+        RowReducer<Element>& reducer = thread_reducer<Element>();
+        reducer.start(problem, *parts[i].task);
+        reducer.reduce(parts[i].split, states + parts[i].states);
     });
     pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
-        RowReducer& reducer = thread_reducer();
+        RowReducer<Element>& reducer = thread_reducer<Element>();
         reducer.start(problem, tasks[i]);
-        for (int64_t split = 0; split < tasks[i].num_splits(); ++split)
-            reducer.fold(split, states + parts[first_part[i] + split].states, reducer.totals());
+        const Part* part = parts.data() + first_part[i];
+        for (int64_t split = tasks[i].first_split(); split < tasks[i].end_split(); ++split, ++part)
+            reducer.fold(split, states + part->states, reducer.totals());
         reducer.write(reducer.totals());
     });
 }
 
+template <class Element>
+void run_tasks(ThreadPool& pool, const Problem& problem, const std::vector<Task>& tasks) {
+    const bool is_long = !tasks.empty() && tasks.front().end_split() - tasks.front().first_split() > 1;
+    if (is_long && tasks.size() < 4 * static_cast<size_t>(pool.num_threads()))
+        return run_splits<Element>(pool, problem, tasks);
+    pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) { run_task<Element>(problem, tasks[i]); });
+}
+
 }  // namespace
 
-void attend(ThreadPool& pool, ConstMatrix q, const KvLayer& kv, const AttentionBatch& batch, float scale, Matrix out) {
-    const Problem problem{q, kv, batch, scale, out};
+void attend(ThreadPool& pool, ConstMatrix q, const KvLayer& kv, const AttentionBatch& batch,
+            const AttentionParams& params, Matrix out) {
+    const Problem problem{q, kv, batch, params, out};
     const std::vector<Task> tasks = make_tasks(problem);
-    const bool is_long = !tasks.empty() && tasks.front().num_splits() > 1;
-    if (is_long && tasks.size() < 4 * static_cast<size_t>(pool.num_threads())) return run_splits(pool, problem, tasks);
-    pool.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) { run_task(problem, tasks[i]); });
+    with_element(kv.shape.type, [&](auto element) { run_tasks<decltype(element)>(pool, problem, tasks); });
 }
 
 }  // namespace octavo

@@ -101,15 +101,22 @@ void bind_elementwise(nb::module_& m) {
         "pool"_a, "x"_a.noconvert(), "rows"_a.noconvert(), "out"_a.noconvert(), kWithoutGil);
 }
 
+KvType find_kv_type(const std::string& dtype) {
+    if (dtype == "float32") return KvType::kFloat32;
+    if (dtype == "bfloat16") return KvType::kBFloat16;
+    require(dtype == "int8", "the dtype of the KV cache is " + dtype + ", expected float32, bfloat16 or int8");
+    return KvType::kInt8;
+}
+
 KvShape make_kv_shape(int64_t num_layers, int64_t num_blocks, int64_t block_size, int64_t num_kv_heads,
-                      int64_t head_dim) {
+                      int64_t head_dim, const std::string& dtype) {
     require(num_layers > 0 && num_blocks > 0 && num_kv_heads > 0, "layers, blocks and KV heads must be positive");
     require(block_size > 0 && block_size % kPage == 0,
             "block_size is " + std::to_string(block_size) + ", expected a multiple of " + std::to_string(kPage));
     require(
         head_dim > 0 && head_dim <= kMaxHeadDim && head_dim % 8 == 0,
         "head_dim is " + std::to_string(head_dim) + ", expected a multiple of 8 up to " + std::to_string(kMaxHeadDim));
-    return {num_layers, num_blocks, block_size, num_kv_heads, head_dim};
+    return {num_layers, num_blocks, block_size, num_kv_heads, head_dim, find_kv_type(dtype)};
 }
 
 void bind_kv_cache(nb::module_& m) {
@@ -119,11 +126,11 @@ void bind_kv_cache(nb::module_& m) {
         .def(
             "__init__",
             [](KvCache* self, ThreadPool&, int64_t num_layers, int64_t num_blocks, int64_t block_size,
-               int64_t num_kv_heads, int64_t head_dim) {
-                new (self) KvCache(make_kv_shape(num_layers, num_blocks, block_size, num_kv_heads, head_dim));
+               int64_t num_kv_heads, int64_t head_dim, const std::string& dtype) {
+                new (self) KvCache(make_kv_shape(num_layers, num_blocks, block_size, num_kv_heads, head_dim, dtype));
             },
             "pool"_a, nb::kw_only(), "num_layers"_a, "num_blocks"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a,
-            kWithoutGil)
+            "dtype"_a, kWithoutGil)
         .def(
             "layer",
             [](KvCache& self, int64_t i) {
@@ -157,17 +164,20 @@ void bind_attention(nb::module_& m) {
     m.def(
         "attend",
         [](ThreadPool& pool, Rows q, const KvLayer& kv, Ids query_start_loc, Ids positions,
-           Array2<const int32_t> block_table, float scale, OutRows out) {
+           Array2<const int32_t> block_table, nb::handle params, OutRows out) {
             const int64_t kv_columns = kv.shape.num_kv_heads * kv.shape.head_dim;
             require(q.shape(1) > 0 && q.shape(1) % kv_columns == 0,
                     "columns of q are " + std::to_string(q.shape(1)) +
                         ", expected a multiple of KV heads x head_dim, " + std::to_string(kv_columns));
             require_equal(positions.size(), q.shape(0), "size of positions");
             const AttentionBatch batch = attention_batch(query_start_loc, positions, block_table, kv.shape);
-            attend(pool, view(q, "q"), kv, batch, scale, view_out(out, q.shape(0), q.shape(1)));
+            const AttentionParams checked = attention_params(params, q.shape(1) / kv.shape.head_dim);
+            const Matrix result = view_out(out, q.shape(0), q.shape(1));
+            nb::gil_scoped_release without_gil;
+            attend(pool, view(q, "q"), kv, batch, checked, result);
         },
         "pool"_a, "q"_a.noconvert(), "kv"_a, "query_start_loc"_a.noconvert(), "positions"_a.noconvert(),
-        "block_table"_a.noconvert(), "scale"_a, "out"_a.noconvert(), kWithoutGil);
+        "block_table"_a.noconvert(), "params"_a, "out"_a.noconvert());
 }
 
 void bind_dequantize(nb::module_& m) {
@@ -192,6 +202,18 @@ void bind_limits(nb::module_& m) {
 }
 
 }  // namespace
+
+AttentionParams attention_params(nb::handle params, int64_t num_heads) {
+    AttentionParams checked{nb::cast<float>(params.attr("scale"))};
+    if (const nb::object window = params.attr("window"); !window.is_none()) checked.window = nb::cast<int64_t>(window);
+    if (const nb::object cap = params.attr("soft_cap"); !cap.is_none()) checked.soft_cap = nb::cast<float>(cap);
+    if (const nb::object sinks = params.attr("sinks"); !sinks.is_none()) {
+        const auto array = nb::cast<Array1<const float>>(sinks, false);
+        require_equal(array.size(), num_heads, "size of sinks");
+        checked.sinks = array.data();
+    }
+    return checked;
+}
 
 // Checks everything that attend looks up: each request's rows, their positions and the blocks up to these.
 AttentionBatch attention_batch(const Ids& query_start_loc, const Ids& positions,

@@ -58,6 +58,10 @@ inline Matrix view_out(const OutRows& out, int64_t num_rows, int64_t num_columns
 AttentionBatch attention_batch(const Ids& query_start_loc, const Ids& positions,
                                const Array2<const int32_t>& block_table, const KvShape& shape);
 
+// What `params`, an AttentionParams of ops.py, says about attention of `num_heads` heads; `params` keeps its sinks
+// alive.
+AttentionParams attention_params(nb::handle params, int64_t num_heads);
+
 void bind_linear(nb::module_& m);
 
 void bind_plan(nb::module_& m);

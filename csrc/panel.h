@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "bfloat16.h"
 #include "simd.h"
 
 namespace octavo {
@@ -52,6 +53,18 @@ struct PanelRows<BFloat16Pair> {
         std::memcpy(&pairs, from, sizeof pairs);
         return (Vec)(row == 0 ? pairs << 16 : pairs & static_cast<int32_t>(0xffff0000));
     }
+};
+
+template <>
+struct PanelRows<BFloat16> {
+    static constexpr int kDepth = 1;
+    static Vec load(const BFloat16* from, int) { return octavo::load(from); }
+};
+
+template <>
+struct PanelRows<int8_t> {
+    static constexpr int kDepth = 1;
+    static Vec load(const int8_t* from, int) { return octavo::load(from); }
 };
 
 // sums[r][16 p + j] += A[r][k] B[k][16 p + j] for k = 0, 1, ... num_k - 1, one after the other whatever ROWS and PANELS

@@ -68,11 +68,11 @@ void Plan::write_kv(PlanArray k, PlanArray v, const KvLayer& kv) {
     });
 }
 
-void Plan::attend(PlanArray q, const KvLayer& kv, float scale, PlanArray out) {
+void Plan::attend(PlanArray q, const KvLayer& kv, const AttentionParams& params, PlanArray out) {
     declare(out);
     bounds_.kv = &kv;
     append([=, &kv](const Step& step) {
-        octavo::attend(step.pool, step.read(q), kv, step.batch.attention, scale, step.write(out));
+        octavo::attend(step.pool, step.read(q), kv, step.batch.attention, params, step.write(out));
     });
 }
 

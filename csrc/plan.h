@@ -33,8 +33,8 @@ struct PlanBatch {
     int64_t max_rows() const { return std::max(num_tokens, num_sampled); }
 };
 
-// An array that ops read and write: some columns of a slot of the arena. The slot is `slot_width` floats wide and begins
-// at float `slot` * max_rows(): a small step uses little memory, all of it at the arena's beginning.
+// An array that ops read and write: some columns of a slot of the arena. The slot is `slot_width` floats wide and
+// begins at float `slot` * max_rows(): a small step uses little memory, all of it at the arena's beginning.
 struct PlanArray {
     static constexpr int64_t kResult = -1;  // a slot that is not in the arena: what the step returns
 
@@ -64,7 +64,7 @@ class Plan {
     void rms_norm(PlanArray x, const float* weight, int64_t group, float eps, PlanArray out);
     void rotary(PlanArray x, RotaryTable table, PlanArray out);
     void write_kv(PlanArray k, PlanArray v, const KvLayer& kv);
-    void attend(PlanArray q, const KvLayer& kv, float scale, PlanArray out);
+    void attend(PlanArray q, const KvLayer& kv, const AttentionParams& params, PlanArray out);
     void silu_mul(PlanArray gate_up, PlanArray out);
     void gather_rows(PlanArray x, PlanArray out);
     // Fills an array with NaN, so that a test sees who reads what nobody has written.

@@ -85,7 +85,12 @@ void bind_ops(nb::class_<Plan>& plan) {
             },
             "x"_a, "cos"_a.noconvert(), "sin"_a.noconvert(), "out"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
         .def("write_kv", &Plan::write_kv, "k"_a, "v"_a, "kv"_a, nb::keep_alive<1, 4>())
-        .def("attend", &Plan::attend, "q"_a, "kv"_a, "scale"_a, "out"_a, nb::keep_alive<1, 3>())
+        .def(
+            "attend",
+            [](Plan& plan, PlanArray q, const KvLayer& kv, nb::handle params, PlanArray out) {
+                plan.attend(q, kv, attention_params(params, q.num_columns / kv.shape.head_dim), out);
+            },
+            "q"_a, "kv"_a, "params"_a, "out"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
         .def("silu_mul", &Plan::silu_mul, "gate_up"_a, "out"_a)
         .def("gather_rows", &Plan::gather_rows, "x"_a, "out"_a)
         .def("poison", &Plan::poison, "array"_a);

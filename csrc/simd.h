@@ -33,6 +33,13 @@ inline Vec load(const float* from) {
     return v;
 }
 
+inline Vec load(const int8_t* from) {
+    typedef int8_t Bytes __attribute__((vector_size(kWidth)));
+    Bytes bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(__builtin_convertvector(bytes, IntVec), Vec);
+}
+
 inline void store(float* to, Vec v) { std::memcpy(to, &v, sizeof v); }
 
 inline Vec load_first(const float* from, int count) {
@@ -105,6 +112,19 @@ inline Vec exp(Vec x) {
     const IntVec exponent = (IntVec)shifted + 127;  // its low bits; the shift drops the others
     const Vec scaled = p * (Vec)(exponent << 23);
     return x < lowest ? Vec{} : scaled;
+}
+
+// tanh x within 3 ulp (Cephes' tanhf): a polynomial near 0, where 1 - 2 / (e^2x + 1) would lose digits.
+inline Vec tanh(Vec x) {
+    const Vec size = max(x, -x), square = x * x;
+    Vec p = broadcast(-5.70498872745e-3f);
+    p = fma(p, square, broadcast(2.06390887954e-2f));
+    p = fma(p, square, broadcast(-5.37397155531e-2f));
+    p = fma(p, square, broadcast(1.33314422036e-1f));
+    p = fma(p, square, broadcast(-3.33332819422e-1f));
+    const Vec near = fma(p * square, x, x);
+    const Vec far = 1.0f - 2.0f / (exp(size + size) + 1.0f);
+    return size < broadcast(0.625f) ? near : x < Vec{} ? -far : far;
 }
 
 // x * sigmoid(x)

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.backends.ops import PAD_SLOT, Backend, Float32Array, Int32Array, KVCache, KVShape, StepBatch
+from octavo.backends.ops import (
+    PAD_SLOT,
+    AttentionParams,
+    Backend,
+    Float32Array,
+    Int32Array,
+    KVCache,
+    KVShape,
+    StepBatch,
+)
 from tests.backends.op_calls import call_with_kv, normal
 
 _UNUSED = np.iinfo(np.int32).max  # a block id in the table's unused entries: whoever follows it crashes
@@ -22,11 +31,12 @@ class Heads:
     head_dim: int
 
     @property
-    def scale(self) -> float:
-        return self.head_dim**-0.5
+    def params(self) -> AttentionParams:
+        """Plain attention."""
+        return AttentionParams(self.head_dim**-0.5)
 
-    def kv_shape(self, num_blocks: int, block_size: int = 16) -> KVShape:
-        return KVShape(1, num_blocks, block_size, self.num_kv_heads, self.head_dim)
+    def kv_shape(self, num_blocks: int, block_size: int = 16, dtype: str = "float32") -> KVShape:
+        return KVShape(1, num_blocks, block_size, self.num_kv_heads, self.head_dim, dtype)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ def step_batch(chunks: Sequence[Chunk], block_size: int) -> StepBatch:
 
 
 def attend(
-    backend: Backend, kv: KVCache, chunks: Sequence[Chunk], scale: float, block_size: int = 16
+    backend: Backend, kv: KVCache, chunks: Sequence[Chunk], params: AttentionParams, block_size: int = 16
 ) -> list[Float32Array]:
     """Write the chunks' keys and values, attend with their queries; what comes out for each chunk."""
     batch = step_batch(chunks, block_size)
@@ -95,31 +105,55 @@ def attend(
 
     def layer(ops, batch, kv):
         ops.write_kv(k, v, kv.layers[0], batch.slot_mapping)
-        return ops.attend(q, kv.layers[0], batch, scale)
+        return ops.attend(q, kv.layers[0], batch, params)
 
     out = call_with_kv(backend, kv, batch, layer)
     return np.split(out, batch.query_start_loc[1:-1])
 
 
-def attend_in_chunks(backend: Backend, kv: KVCache, chunk: Chunk, size: int, scale: float) -> Float32Array:
+def attend_in_chunks(backend: Backend, kv: KVCache, chunk: Chunk, size: int, params: AttentionParams) -> Float32Array:
     """As `attend` with one chunk, in steps of `size` tokens."""
     begins = range(chunk.begin, chunk.end, size)
     parts = [
-        attend(backend, kv, [Chunk(chunk.sequence, begin, min(begin + size, chunk.end))], scale)[0] for begin in begins
+        attend(backend, kv, [Chunk(chunk.sequence, begin, min(begin + size, chunk.end))], params)[0] for begin in begins
     ]
     return np.concatenate(parts)
 
 
-def expected_attention(heads: Heads, sequence: PagedSequence) -> np.ndarray:
-    """softmax(scale q K^T) V of every token over those up to itself, in float64. [length, heads * D]"""
-    q, k, v = (x.astype(np.float64).reshape(len(x), -1, heads.head_dim) for x in (sequence.q, sequence.k, sequence.v))
+def expected_attention(
+    heads: Heads, sequence: PagedSequence, dtype: str, params: AttentionParams, sinks: Float32Array | None = None
+) -> np.ndarray:
+    """What each token gets, in float64, from the keys and values that a cache of `dtype` holds. [length, heads * D]
+
+    `sinks` [heads] are the numbers that `params` has a backend's weight of.
+    """
     group = heads.num_heads // heads.num_kv_heads
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    scores = heads.scale * np.einsum("qhd,khd->hqk", q, k)
-    scores[:, ~np.tri(len(q), dtype=bool)] = -np.inf
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    out = np.einsum("hqk,khd->qhd", weights / weights.sum(axis=-1, keepdims=True), v)
-    return out.reshape(len(q), -1)
+    q = sequence.q.astype(np.float64).reshape(len(sequence.q), -1, heads.head_dim)
+    k, v = (
+        np.repeat(rounded(x.reshape(len(q), -1, heads.head_dim), dtype), group, axis=1)
+        for x in (sequence.k, sequence.v)
+    )
+    scores = params.scale * np.einsum("qhd,khd->hqk", q, k)
+    if params.soft_cap is not None:
+        scores = params.soft_cap * np.tanh(scores / params.soft_cap)
+    distance = np.arange(len(q))[:, None] - np.arange(len(q))
+    scores[:, (distance < 0) | (distance >= (params.window or len(q)))] = -np.inf
+    weights = np.exp(scores)
+    total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total += np.exp(sinks.astype(np.float64))[:, None, None]
+    return np.einsum("hqk,khd->qhd", weights / total, v).reshape(len(q), -1)
+
+
+def rounded(x: Float32Array, dtype: str) -> np.ndarray:
+    """The float64 numbers that a cache holds in place of x, [tokens, KV heads, D]."""
+    if dtype == "bfloat16":
+        mantissa, exponent = np.frexp(x.astype(np.float64))
+        return np.ldexp(np.rint(mantissa * 2**8), exponent - 8)
+    if dtype == "int8":
+        scale = np.abs(x).max(axis=-1, keepdims=True) / np.float32(127)
+        return np.rint(x / scale).astype(np.float64) * scale
+    return x.astype(np.float64)
 
 
 def fill_with_nan(backend: Backend, kv: KVCache, shape: KVShape) -> None:

@@ -27,14 +27,14 @@ def read(backend, kv, chunk, num_layers=1):
     q = chunk.sequence.q[chunk.end - 1 : chunk.end]
 
     def attend_in_layer(i):
-        return call_with_kv(backend, kv, batch, lambda ops, batch, kv: ops.attend(q, kv.layers[i], batch, HEADS.scale))
+        return call_with_kv(backend, kv, batch, lambda ops, batch, kv: ops.attend(q, kv.layers[i], batch, HEADS.params))
 
     return [attend_in_layer(i) for i in range(num_layers)]
 
 
 def test_one_token_alone_gives_its_value_exactly(backend):
     (sequence,) = make_sequences(np.random.default_rng(0), HEADS, [1], 3)
-    (out,) = attend(backend, backend.allocate_kv(HEADS.kv_shape(3)), [Chunk(sequence, 0, 1)], HEADS.scale)
+    (out,) = attend(backend, backend.allocate_kv(HEADS.kv_shape(3)), [Chunk(sequence, 0, 1)], HEADS.params)
     values = sequence.v.reshape(1, 2, 24)
     assert np.array_equal(out.reshape(1, 4, 24), np.repeat(values, 2, axis=1))
 
@@ -43,7 +43,7 @@ def test_padding_is_not_written(backend):
     (sequence,) = make_sequences(np.random.default_rng(1), HEADS, [40], 5)
     kv = backend.allocate_kv(HEADS.kv_shape(5))
     chunk = Chunk(sequence, 0, 40)
-    attend(backend, kv, [chunk], HEADS.scale)
+    attend(backend, kv, [chunk], HEADS.params)
     (before,) = read(backend, kv, chunk)
     batch = step_batch([chunk], 16)
     padded = dataclasses.replace(batch, slot_mapping=without_slots(batch))

@@ -95,14 +95,14 @@ def test_a_cache_becomes_resident_by_itself_and_keeps_what_is_written(native):
     resident_before = resident_bytes()
     kv = native.allocate_kv(shape)
     (sequence,) = make_sequences(np.random.default_rng(0), heads, [400], shape.num_blocks)
-    first = attend(native, kv, [Chunk(sequence, 0, 399)], heads.scale)
+    first = attend(native, kv, [Chunk(sequence, 0, 399)], heads.params)
     deadline_s = time.monotonic() + 60
     while resident_bytes() - resident_before < 120 << 20:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
     fresh = native.allocate_kv(shape)
-    (expected,) = attend(native, fresh, [Chunk(sequence, 0, 400)], heads.scale)
-    (last,) = attend(native, kv, [Chunk(sequence, 399, 400)], heads.scale)
+    (expected,) = attend(native, fresh, [Chunk(sequence, 0, 400)], heads.params)
+    (last,) = attend(native, kv, [Chunk(sequence, 399, 400)], heads.params)
     assert np.array_equal(last, expected[399:])
     assert np.array_equal(first[0], expected[:399])
 
@@ -135,10 +135,10 @@ def test_a_block_that_does_not_exist_is_refused(native):
     heads = Heads(2, 1, 16)
     kv = native.allocate_kv(heads.kv_shape(3))
     (sequence,) = make_sequences(np.random.default_rng(0), heads, [20], 3)
-    attend(native, kv, [Chunk(sequence, 0, 16)], heads.scale)
+    attend(native, kv, [Chunk(sequence, 0, 16)], heads.params)
     sequence.block_ids[0] = 3
     with pytest.raises(ValueError, match="request 0: block 0 is 3, the cache has 3"):
-        attend(native, kv, [Chunk(sequence, 16, 20)], heads.scale)
+        attend(native, kv, [Chunk(sequence, 16, 20)], heads.params)
     with pytest.raises(ValueError, match="pairs"):
         kv.copy_blocks([(0, 3)])
 

@@ -19,13 +19,13 @@ from octavo.backends.native.backend import NativeBackend
 from octavo.backends.native.fusions import apply_rules
 from octavo.backends.native.recorder import record
 from octavo.backends.native.recording import Attend, Buffer, GatherRows, Linear
-from octavo.backends.ops import Array, KVCache, KVShape, Ops, StepBatch, Weight
+from octavo.backends.ops import Array, AttentionParams, KVCache, KVShape, Ops, StepBatch, Weight
 from tests.backends.op_calls import normal
 from tests.backends.stored_tensors import stored
 
 HEAD_DIM = 8
 WIDTH = 4 * HEAD_DIM  # of every array between two instructions: four query heads, two KV heads
-KV_SHAPE = KVShape(num_layers=4, num_blocks=10, block_size=16, num_kv_heads=2, head_dim=HEAD_DIM)
+KV_SHAPE = KVShape(num_layers=4, num_blocks=10, block_size=16, num_kv_heads=2, head_dim=HEAD_DIM, dtype="int8")
 NUM_IDS = 50
 NUM_OUTPUTS = 21
 
@@ -40,13 +40,14 @@ class Weights:
     head: Weight
     norm: Weight
     head_norm: Weight
+    sinks: Weight
     rotary: Weight
 
 
 @cache
 def make_weights(backend: NativeBackend) -> Weights:
     rng = np.random.default_rng(0)
-    shapes = [(NUM_IDS, WIDTH), (WIDTH, WIDTH), (2 * WIDTH, WIDTH), (NUM_OUTPUTS, WIDTH), (WIDTH,), (HEAD_DIM,)]
+    shapes = [(NUM_IDS, WIDTH), (WIDTH, WIDTH), (2 * WIDTH, WIDTH), (NUM_OUTPUTS, WIDTH), (WIDTH,), (HEAD_DIM,), (4,)]
     angles = normal(rng, 64, HEAD_DIM // 2)
     packed = [backend.load_weight([stored(normal(rng, *shape) / np.float32(4))]) for shape in shapes]
     return Weights(*[*packed, backend.rotary_table(np.cos(angles), np.sin(angles))])
@@ -89,7 +90,7 @@ class RandomModel:
         q, k, v = ops.split(ops.linear(x, weights.wide), [WIDTH, WIDTH // 2, WIDTH // 2])
         q, k = (ops.rotary(ops.rms_norm(a, weights.head_norm, 1e-5), batch.positions, weights.rotary) for a in (q, k))
         ops.write_kv(k, v, kv, batch.slot_mapping)
-        return ops.attend(q, kv, batch, 0.3)
+        return ops.attend(q, kv, batch, AttentionParams(0.3, window=20, soft_cap=3.0, sinks=weights.sinks))
 
 
 def random_batch(seed: int) -> StepBatch:
@@ -177,7 +178,7 @@ def recorded(forward: Callable[[Ops, Any, KVCache, Weights], Any]) -> list[Any]:
 def test_rows_that_nobody_asked_for_are_not_computed():
     def forward(ops, batch, kv, weights):
         x = ops.embed(batch.input_ids, weights.embedding)
-        attended = ops.attend(x, kv.layers[0], batch, 0.3)
+        attended = ops.attend(x, kv.layers[0], batch, AttentionParams(0.3))
         x = ops.add(x, ops.linear(attended, weights.square))
         x = ops.add(x, ops.linear(ops.rms_norm(x, weights.norm, 1e-5), weights.square))
         return ops.gather_rows(x, batch.logits_rows)
@@ -197,7 +198,9 @@ REFUSED = {
     "positions is BatchArray.SLOT_MAPPING": lambda ops, batch, x, w, kv: ops.rotary(x, batch.slot_mapping, w.rotary),
     "rows is BatchArray.POSITIONS": lambda ops, batch, x, w, kv: ops.gather_rows(x, batch.positions),
     "columns of k is 32, expected 16": lambda ops, batch, x, w, kv: ops.write_kv(x, x, kv, batch.slot_mapping),
-    "columns of q modulo 16 is 8": lambda ops, batch, x, w, kv: ops.attend(ops.split(x, [8, 24])[0], kv, batch, 1.0),
+    "columns of q modulo 16 is 8": lambda ops, batch, x, w, kv: ops.attend(
+        ops.split(x, [8, 24])[0], kv, batch, AttentionParams(1.0)
+    ),
     "expected one for each token": lambda ops, batch, x, w, kv: ops.rotary(
         ops.gather_rows(x, batch.logits_rows), batch.positions, w.rotary
     ),

@@ -119,13 +119,35 @@ class StoredTensor:
 
 @dataclass(frozen=True, slots=True)
 class KVShape:
-    """How large a KV cache is. Its layout is the backend's."""
+    """How large a KV cache is, and what K and V are rounded to when they are written. Its layout is the backend's.
+
+    bfloat16: the nearest one, of two the even one. int8: the K, and the V, of each token and KV head has a float32
+    scale = max |x| / 127 and D codes, the integers nearest to x / scale, of two the even one. Where that scale would be
+    below the smallest normal number all are 0; NaN or infinity among the D numbers makes all of them NaN.
+    """
 
     num_layers: int
     num_blocks: int
     block_size: int
     num_kv_heads: int
     head_dim: int
+    dtype: str = "float32"  # or "bfloat16" or "int8"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AttentionParams:
+    """What a layer's attention is besides its queries, keys and values."""
+
+    scale: float  # of the scores, mostly D ** -0.5
+    window: int | None = None  # how many positions a token sees, its own the last of them; None: all
+    soft_cap: float | None = None  # scores become soft_cap * tanh(scores / soft_cap) (Gemma 2); None: as they are
+    sinks: Weight | None = None  # [heads] of load_weight: a score of each head that has no value (gpt-oss)
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window is {self.window}; a token sees at least itself, so it must be at least 1")
+        if self.soft_cap is not None and not 0 < self.soft_cap < math.inf:
+            raise ValueError(f"soft_cap is {self.soft_cap}; it must be positive and finite")
 
 
 class KVCache(Protocol):
@@ -176,10 +198,13 @@ class Ops(Protocol):
         """Store each token's K and V, [T, KV heads * D] both, in its slot. Slots of PAD_SLOT are skipped."""
         ...
 
-    def attend(self, q: Array, kv: KVLayer, batch: Any, scale: float) -> Array:
+    def attend(self, q: Array, kv: KVLayer, batch: Any, params: AttentionParams) -> Array:
         """Causal attention of every query over its own sequence's blocks. [T, heads * D] -> [T, heads * D].
 
-        The token at position p sees positions 0..p. Query head h reads KV head h // (heads / KV heads).
+        The token at position p sees positions 0..p, in a window those above p - window: s = scale * q @ K.T, capped
+        where there is a soft cap, and out = exp(s) @ V / (sum of exp(s) + exp(sink)), without the last term where there
+        are no sinks. Query head h reads KV head h // (heads / KV heads). Blocks that lie before the window of every
+        query are not read; the table must name blocks that exist for them, too.
         `batch` is a StepBatch, or what stands for one while recording.
         """
         ...
@@ -231,7 +256,6 @@ class Model(Protocol):
 class Backend(Protocol):
     """Makes weights, caches and runnable steps."""
 
-    kv_itemsize: int  # bytes of one element of K or V in a cache
     weight_bytes_by_kind: dict[str, int]  # what the parameters have become so far ("float32", "int4", ...)
 
     def load_weight(

@@ -62,8 +62,6 @@ class NativeBackend:
     the extension was not built, ValueError if num_threads is not positive.
     """
 
-    kv_itemsize = 4  # float32
-
     def __init__(
         self, num_threads: int, *, dtype: str = "auto", quantization: str | None = None, is_recorded: bool = True
     ) -> None:

@@ -26,6 +26,7 @@ class NativeKVCache:
             block_size=shape.block_size,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
+            dtype=shape.dtype,
         )
         self.layers: Sequence[KVLayer] = [self._cache.layer(i) for i in range(shape.num_layers)]
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from octavo.backends.native.arrays import empty
-from octavo.backends.ops import Float32Array, Int32Array, KVLayer, StepBatch
+from octavo.backends.ops import AttentionParams, Float32Array, Int32Array, KVLayer, StepBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,11 @@ class NativeOps:
         """Store each token's K and V in its slot."""
         self._extension.write_kv(self._pool, k, v, kv, slot_mapping)
 
-    def attend(self, q: Float32Array, kv: KVLayer, batch: StepBatch, scale: float) -> Float32Array:
+    def attend(self, q: Float32Array, kv: KVLayer, batch: StepBatch, params: AttentionParams) -> Float32Array:
         """Causal attention of every query over its own sequence's blocks."""
         out = empty(*q.shape)
-        self._extension.attend(self._pool, q, kv, batch.query_start_loc, batch.positions, batch.block_table, scale, out)
+        batch_arrays = (batch.query_start_loc, batch.positions, batch.block_table)
+        self._extension.attend(self._pool, q, kv, *batch_arrays, params, out)
         return out
 
     def silu_mul(self, gate_up: Float32Array) -> Float32Array:

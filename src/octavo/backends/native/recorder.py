@@ -23,7 +23,7 @@ from octavo.backends.native.recording import (
     WriteKV,
     new_array,
 )
-from octavo.backends.ops import Float32Array, KVCache, KVLayer, Model
+from octavo.backends.ops import AttentionParams, Float32Array, KVCache, KVLayer, Model
 
 
 class BatchArray(Enum):
@@ -116,13 +116,13 @@ class RecorderOps:
             _require_equal(x.num_columns, kv.num_columns, f"columns of {name}")
         self.recorded.append(WriteKV(k, v, kv))
 
-    def attend(self, q: SymbolicArray, kv: KVLayer, batch: SymbolicBatch, scale: float) -> SymbolicArray:
+    def attend(self, q: SymbolicArray, kv: KVLayer, batch: SymbolicBatch, params: AttentionParams) -> SymbolicArray:
         """Causal attention of every query over its own sequence's blocks."""
         _require_equal(batch, SymbolicBatch(), "batch")
         _require_tokens(q)
         _require_equal(q.num_columns % kv.num_columns, 0, f"columns of q modulo {kv.num_columns}")
         out = new_array(q.num_columns, is_sampled=False)
-        self.recorded.append(Attend(q, kv, scale, out))
+        self.recorded.append(Attend(q, kv, params, out))
         return out
 
     def silu_mul(self, gate_up: SymbolicArray) -> SymbolicArray:

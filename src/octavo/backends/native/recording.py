@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from octavo.backends.ops import Float32Array, KVLayer
+from octavo.backends.ops import AttentionParams, Float32Array, KVLayer
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -158,7 +158,7 @@ class Attend(PlanOp):
     method = "attend"
     q: SymbolicArray
     kv: KVLayer
-    scale: float
+    params: AttentionParams
     out: SymbolicArray
 
 

@@ -41,8 +41,6 @@ class ReferenceStep:
 class ReferenceBackend:
     """Slow and obviously right. Weights become float32 arrays, whatever they are in their file; results are float32."""
 
-    kv_itemsize = 4  # float32
-
     def __init__(self) -> None:
         self.weight_bytes_by_kind = {"float32": 0}
 

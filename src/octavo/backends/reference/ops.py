@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.backends.ops import Float32Array, Int32Array, StepBatch
+from octavo.backends.ops import AttentionParams, Float32Array, Int32Array, StepBatch
 from octavo.backends.reference.kv_cache import KVBlocks
 
 
@@ -69,7 +69,7 @@ class ReferenceOps:
         """Store each token's K and V in its slot."""
         kv.write(k, v, slot_mapping)
 
-    def attend(self, q: Float32Array, kv: KVBlocks, batch: StepBatch, scale: float) -> Float32Array:
+    def attend(self, q: Float32Array, kv: KVBlocks, batch: StepBatch, params: AttentionParams) -> Float32Array:
         """Causal attention of every query over its own sequence's blocks."""
         _, num_kv_heads, head_dim = kv.keys.shape
         queries = q.reshape(len(q), -1, head_dim)  # [T, heads, D]
@@ -77,12 +77,13 @@ class ReferenceOps:
         out = np.empty_like(queries)
         for r in range(batch.num_reqs):
             for t in range(batch.query_start_loc[r], batch.query_start_loc[r + 1]):
-                keys, values = kv.read(batch.block_table[r], batch.positions[t] + 1)  # [position + 1, KV heads, D] both
+                end = batch.positions[t] + 1
+                begin = 0 if params.window is None else max(0, end - params.window)
+                keys, values = kv.read(batch.block_table[r], begin, end)  # [end - begin, KV heads, D] both
                 for head, query in enumerate(queries[t]):
                     kv_head = head // heads_per_kv_head
-                    scores = keys[:, kv_head] @ query * np.float32(scale)
-                    weights = np.exp(scores - scores.max())
-                    out[t, head] = weights / weights.sum() @ values[:, kv_head]
+                    weights = attention_weights(keys[:, kv_head] @ query, head, params)
+                    out[t, head] = weights @ values[:, kv_head]
         return out.reshape(q.shape)
 
     def silu_mul(self, gate_up: Float32Array) -> Float32Array:
@@ -94,3 +95,15 @@ class ReferenceOps:
     def gather_rows(self, x: Float32Array, rows: Int32Array) -> Float32Array:
         """x[rows]."""
         return x[rows]
+
+
+def attention_weights(products: Float32Array, head: int, params: AttentionParams) -> Float32Array:
+    """What each key's value counts for in a query, given the products of that query and the keys. [keys] -> [keys]"""
+    scores = products * np.float32(params.scale)
+    if params.soft_cap is not None:
+        cap = np.float32(params.soft_cap)
+        scores = cap * np.tanh(scores / cap)
+    if params.sinks is not None:
+        scores = np.append(scores, params.sinks.tensor[head])
+    weights = np.exp(scores - scores.max())
+    return (weights / weights.sum())[: len(products)]
