@@ -1,6 +1,6 @@
-"""How well a model predicts a text, with its weights in the precision that is asked for.
+"""How well a model predicts a text, with its weights and its KV cache in the precision that is asked for.
 
-    python tools/perplexity.py MODEL [--dtype float32 | --quantization int4] [--text FILE]
+    python tools/perplexity.py MODEL [--dtype float32 | --quantization int4] [--kv-cache-dtype int8] [--text FILE]
 
 The text is cut into windows of --window tokens, each read from its beginning; every token but a window's first counts.
 Prints the perplexity, the exponential of the mean negative log-probability: what the weights lose by being stored in
@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("model", help="a .gguf file, a Hugging Face folder or a repository name")
     parser.add_argument("--dtype", default="auto", help="float32, bfloat16, or auto: what is nearest to the file")
     parser.add_argument("--quantization", help="int8 or int4")
+    parser.add_argument("--kv-cache-dtype", default="float32", choices=["float32", "bfloat16", "int8"])
     parser.add_argument("--text", type=Path, default=TEXT, help="what to predict; by default %(default)s")
     parser.add_argument("--window", type=int, default=512, help="tokens that are read in one go")
     args = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> None:
     token_ids = Tokenizer(checkpoint.tokenizer_spec).encode(args.text.read_text("utf-8"), add_special_tokens=False)
     backend = NativeBackend(host.num_usable_cpus(), dtype=config.dtype, quantization=config.quantization)
     model = build_model(checkpoint.config, checkpoint.tensors, backend, args.window)
-    kv = backend.allocate_kv(kv_shape(checkpoint.config, -(-args.window // BLOCK_SIZE)))
+    kv = backend.allocate_kv(kv_shape(checkpoint.config, -(-args.window // BLOCK_SIZE), args.kv_cache_dtype))
     step = backend.prepare(model, kv)
     windows = [token_ids[start : start + args.window] for start in range(0, len(token_ids), args.window)]
     logprobs = np.concatenate([window_logprobs(step, np.array(window, np.int32)) for window in windows])

@@ -37,13 +37,18 @@ class ModelConfig:
     tie_word_embeddings: bool = False
     has_qkv_bias: bool = False
 
-    def kv_bytes_per_token(self, itemsize: int) -> int:
-        """Bytes of K and V that one token takes in all layers, for KV elements of `itemsize` bytes."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * itemsize
+    def kv_head_bytes(self, kv_cache_dtype: str) -> int:
+        """Bytes of the K, or of the V, of one token and KV head: its elements, and in int8 their scale, a float32."""
+        itemsize, scale_bytes = {"float32": (4, 0), "bfloat16": (2, 0), "int8": (1, 4)}[kv_cache_dtype]
+        return self.head_dim * itemsize + scale_bytes
 
-    def block_bytes(self, itemsize: int) -> int:
-        """Bytes of one KV block: 2 x layers x kv_heads x head_dim x block_size x itemsize."""
-        return self.kv_bytes_per_token(itemsize) * BLOCK_SIZE
+    def kv_bytes_per_token(self, kv_cache_dtype: str) -> int:
+        """Bytes of K and V that one token takes in all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.kv_head_bytes(kv_cache_dtype)
+
+    def block_bytes(self, kv_cache_dtype: str) -> int:
+        """Bytes of one KV block."""
+        return self.kv_bytes_per_token(kv_cache_dtype) * BLOCK_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class EngineConfig:
     backend: str = "native"  # "native" or "reference"
     dtype: str = "auto"  # what matrices become: "float32", "bfloat16", or "auto": what is nearest to their file
     quantization: str | None = None  # "int8" or "int4": quantize matrices while loading, whatever they are in the file
+    kv_cache_dtype: str = "auto"  # what K and V are stored as: "float32", "bfloat16", "int8", or "auto": by the weights
     max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
     max_num_seqs: int = 64  # requests that run at once
     max_num_batched_tokens: int = 512  # tokens computed in one step, over all requests
@@ -88,6 +94,10 @@ class EngineConfig:
             raise ValueError(f"dtype is {self.dtype!r}; choose 'auto', 'float32' or 'bfloat16'")
         if self.quantization not in (None, "int8", "int4"):
             raise ValueError(f"quantization is {self.quantization!r}; choose 'int8' or 'int4', or None for none")
+        if self.kv_cache_dtype not in ("auto", "float32", "bfloat16", "int8"):
+            raise ValueError(
+                f"kv_cache_dtype is {self.kv_cache_dtype!r}; choose 'auto', 'float32', 'bfloat16' or 'int8'"
+            )
         if self.quantization is not None and self.dtype != "auto":
             raise ValueError(
                 f"dtype is {self.dtype!r} and quantization {self.quantization!r}; weights can be one of the two: "
@@ -99,11 +109,14 @@ class EngineConfig:
                 "leave --dtype and --quantization out, or take --backend native"
             )
 
-    def resolve(self, *, max_model_len: int, num_threads: int, served_model_name: str) -> EngineConfig:
+    def resolve(
+        self, *, max_model_len: int, kv_cache_dtype: str, num_threads: int, served_model_name: str
+    ) -> EngineConfig:
         """Return this configuration with every "decide for me" replaced by the given decision."""
         return dataclasses.replace(
             self,
             max_model_len=self.max_model_len or max_model_len,
+            kv_cache_dtype=kv_cache_dtype if self.kv_cache_dtype == "auto" else self.kv_cache_dtype,
             num_threads=self.num_threads or num_threads,
             served_model_name=self.served_model_name or served_model_name,
         )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from octavo import LLM, SamplingParams
+from octavo.weights.checkpoint import open_checkpoint
 from tests.e2e.scenarios import (
     MAX_TOKENS,
     MIN_TOKENS,
@@ -27,7 +28,7 @@ from tests.e2e.scenarios import (
 pytestmark = pytest.mark.equality
 
 MAX_MODEL_LEN = 320
-BLOCK_BYTES = 2 * 2 * 2 * 16 * 16 * 4  # of the tiny model in float32
+KV_CACHE_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "int8": "int8", "int4": "bfloat16"}  # by precision
 BUDGETS = (1, 7, 16, 4096)  # tokens a step: no chunk is like another, or all prompts are whole
 
 Open = Callable[..., LLM]
@@ -35,8 +36,14 @@ Open = Callable[..., LLM]
 
 @pytest.fixture(scope="module", params=PRECISIONS)
 def precision(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Each kind of weights in turn."""
-    return PRECISIONS[request.param]
+    """Each kind of weights in turn, and of a KV cache."""
+    return PRECISIONS[request.param] | {"kv_cache_dtype": KV_CACHE_DTYPES[request.param]}
+
+
+@pytest.fixture
+def block_bytes(tiny_model: Path, precision: dict[str, str]) -> int:
+    """Of a block of that KV cache."""
+    return open_checkpoint(tiny_model).config.block_bytes(precision["kv_cache_dtype"])
 
 
 @pytest.fixture
@@ -113,8 +120,8 @@ def test_part_of_a_block_from_the_cache(answers, open_llm):
 
 
 @pytest.mark.parametrize("has_cache", [True, False])
-def test_preemption_of_each_request(answers, open_llm, has_cache):
-    llm = open_llm(max_model_len=None, enable_prefix_caching=has_cache, kv_cache_memory_bytes=24 * BLOCK_BYTES)
+def test_preemption_of_each_request(answers, open_llm, block_bytes, has_cache):
+    llm = open_llm(max_model_len=None, enable_prefix_caching=has_cache, kv_cache_memory_bytes=24 * block_bytes)
     for scenario in SCENARIOS:
         # An older request leaves room for the prompt and one block more. It takes that block at its 5th token and
         # asks for the next at its 21st, if not the scenario asks first: either way the younger one must give way.
@@ -127,8 +134,8 @@ def test_preemption_of_each_request(answers, open_llm, has_cache):
         assert num_preemptions(llm) > before, scenario.name
 
 
-def test_a_pool_far_too_small_for_all(answers, open_llm):
-    llm = open_llm(max_num_batched_tokens=16, kv_cache_memory_bytes=-(-MAX_MODEL_LEN // 16) * BLOCK_BYTES)
+def test_a_pool_far_too_small_for_all(answers, open_llm, block_bytes):
+    llm = open_llm(max_num_batched_tokens=16, kv_cache_memory_bytes=-(-MAX_MODEL_LEN // 16) * block_bytes)
     assert serve_together(llm) == answers
     assert num_preemptions(llm) > 0
 

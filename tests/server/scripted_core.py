@@ -61,7 +61,9 @@ class ScriptedCore:
         self.say(
             wire.Ready(
                 limits=AdmissionLimits(MAX_MODEL_LEN, num_blocks=MAX_MODEL_LEN // 16, block_size=16),
-                config=self.config.resolve(max_model_len=MAX_MODEL_LEN, num_threads=1, served_model_name="tiny"),
+                config=self.config.resolve(
+                    max_model_len=MAX_MODEL_LEN, kv_cache_dtype="float32", num_threads=1, served_model_name="tiny"
+                ),
                 memory=_memory_plan(),
                 vocab_size=NUM_TOKENS,
                 eos_token_ids=(EOS_ID,),
@@ -116,5 +118,11 @@ def fails(request: EngineRequest) -> list[RequestOutput]:
 def _memory_plan() -> MemoryPlan:
     model = ModelConfig("llama", 320, 64, 128, 2, 4, 2, 16, MAX_MODEL_LEN, 1e-5, 10000.0)
     return MemoryPlan(
-        MemoryUse(1 << 30, {"float32": 1 << 20}, 1 << 20), model, 4, MAX_MODEL_LEN // 16, MAX_MODEL_LEN, 8, "a rule"
+        MemoryUse(1 << 30, {"float32": 1 << 20}, 1 << 20),
+        model,
+        "float32",
+        MAX_MODEL_LEN // 16,
+        MAX_MODEL_LEN,
+        8,
+        "a rule",
     )

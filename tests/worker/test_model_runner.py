@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT
+from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, KVShape
 from octavo.config import ModelConfig
 from octavo.core.messages import SampledRow, TokenLogprobs
 from octavo.core.sampling_params import SamplingParams
@@ -103,11 +103,5 @@ def test_an_executor_runs_until_it_is_closed():
 
 def test_the_shape_of_a_kv_cache_is_the_models():
     model = ModelConfig("llama", 320, 64, 128, 2, 4, 2, 16, 256, 1e-5, 1e4)
-    shape = kv_shape(model, 9)
-    assert (shape.num_layers, shape.num_blocks, shape.block_size, shape.num_kv_heads, shape.head_dim) == (
-        2,
-        9,
-        16,
-        2,
-        16,
-    )
+    shape = kv_shape(model, 9, "int8")
+    assert shape == KVShape(num_layers=2, num_blocks=9, block_size=16, num_kv_heads=2, head_dim=16, dtype="int8")

@@ -42,6 +42,9 @@ class EngineOptions:
         str, typer.Option(help="What weights become: float32, bfloat16, or auto: what is nearest to their file.")
     ] = "auto"
     quantization: Annotated[str | None, typer.Option(help="int8 or int4: quantize weights while loading.")] = None
+    kv_cache_dtype: Annotated[
+        str, typer.Option(help="What K and V are stored as: float32, bfloat16, int8, or auto: as the weights need.")
+    ] = "auto"
     num_threads: Annotated[
         int | None, typer.Option(help="Kernel threads; by default the CPUs this process may use.")
     ] = None

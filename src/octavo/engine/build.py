@@ -53,10 +53,13 @@ def build_engine(
     backend = _make_backend(config, num_threads)
     model, memory = _load(config, checkpoint, backend)
     config = config.resolve(
-        max_model_len=memory.max_model_len, num_threads=num_threads, served_model_name=checkpoint.name
+        max_model_len=memory.max_model_len,
+        kv_cache_dtype=memory.kv_cache_dtype,
+        num_threads=num_threads,
+        served_model_name=checkpoint.name,
     )
     enter("allocating the KV cache")
-    kv = backend.allocate_kv(kv_shape(checkpoint.config, memory.num_blocks))
+    kv = backend.allocate_kv(kv_shape(checkpoint.config, memory.num_blocks, memory.kv_cache_dtype))
     enter("preparing the model")
     table = RequestTable(max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
@@ -90,8 +93,15 @@ def _load(config: EngineConfig, checkpoint: Checkpoint, backend: Backend) -> tup
     wishes = MemoryWishes(
         config.max_num_seqs, config.max_model_len, config.gpu_memory_utilization, config.kv_cache_memory_bytes
     )
-    plan = plan_memory(checkpoint.config, backend.kv_itemsize, use, wishes)
+    plan = plan_memory(checkpoint.config, _kv_cache_dtype(config, backend), use, wishes)
     return model, dataclasses.replace(plan, load_s=time.monotonic() - started_s)
+
+
+def _kv_cache_dtype(config: EngineConfig, backend: Backend) -> str:
+    """What K and V are stored as; unless told, float32 where all weights are, else bfloat16 (docs/quantization.md)."""
+    if config.kv_cache_dtype != "auto":
+        return config.kv_cache_dtype
+    return "float32" if backend.weight_bytes_by_kind.keys() == {"float32"} else "bfloat16"
 
 
 def _make_scheduler(config: EngineConfig, memory: MemoryPlan) -> Scheduler:

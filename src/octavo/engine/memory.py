@@ -48,7 +48,7 @@ class MemoryPlan:
 
     use: MemoryUse
     model: ModelConfig
-    kv_itemsize: int
+    kv_cache_dtype: str
     num_blocks: int
     max_model_len: int
     max_num_seqs: int
@@ -58,7 +58,7 @@ class MemoryPlan:
     @property
     def block_bytes(self) -> int:
         """Bytes of one block."""
-        return self.model.block_bytes(self.kv_itemsize)
+        return self.model.block_bytes(self.kv_cache_dtype)
 
     @property
     def kv_bytes(self) -> int:
@@ -86,8 +86,13 @@ class MemoryPlan:
             ("KV cache", f"{_mib(self.kv_bytes)} = {self.num_blocks} blocks x {block} bytes"),
             (
                 "",
-                f"block_bytes = 2 x {model.num_layers} layers x {model.num_kv_heads} kv_heads x {model.head_dim} "
-                f"head_dim x {BLOCK_SIZE} x {self.kv_itemsize} itemsize = {block}",
+                f"block_bytes = 2 x {model.num_layers} layers x {model.num_kv_heads} kv_heads x {BLOCK_SIZE} tokens x "
+                f"{model.kv_head_bytes(self.kv_cache_dtype)} bytes = {block}",
+            ),
+            (
+                "",
+                f"{model.head_dim} head_dim in {self.kv_cache_dtype}"
+                f"{' and a scale' if self.kv_cache_dtype == 'int8' else ''}; --kv-cache-dtype changes it",
             ),
             ("", self.rule),
             ("tokens that fit", f"{self.num_kv_tokens}"),
@@ -120,7 +125,7 @@ def step_activation_bytes(model: ModelConfig, *, max_num_batched_tokens: int, ma
     return FLOAT32_BYTES * (max_num_batched_tokens * per_token + num_logits_rows * model.vocab_size)
 
 
-def plan_memory(model: ModelConfig, kv_itemsize: int, use: MemoryUse, wishes: MemoryWishes) -> MemoryPlan:
+def plan_memory(model: ModelConfig, kv_cache_dtype: str, use: MemoryUse, wishes: MemoryWishes) -> MemoryPlan:
     """Size the KV cache and fit max_model_len to it.
 
     Raises ValueError, with the numbers and the flags, where no block fits or where the max_model_len that was asked
@@ -131,7 +136,7 @@ def plan_memory(model: ModelConfig, kv_itemsize: int, use: MemoryUse, wishes: Me
         raise ValueError(
             f"max_model_len is {wishes.max_model_len} and the model has {longest} positions; lower --max-model-len"
         )
-    block_bytes = model.block_bytes(kv_itemsize)
+    block_bytes = model.block_bytes(kv_cache_dtype)
     kv_bytes, rule = _kv_budget(use, wishes, num_blocks_for(wishes.max_model_len or longest) * block_bytes)
     num_blocks = kv_bytes // block_bytes
     if num_blocks < 1:
@@ -147,7 +152,9 @@ def plan_memory(model: ModelConfig, kv_itemsize: int, use: MemoryUse, wishes: Me
             f"{largest}; one sequence of that length takes {num_blocks_for(wishes.max_model_len) * block_bytes} bytes: "
             "raise --kv-cache-memory-bytes or --gpu-memory-utilization, or lower --max-model-len"
         )
-    return MemoryPlan(use, model, kv_itemsize, num_blocks, wishes.max_model_len or largest, wishes.max_num_seqs, rule)
+    return MemoryPlan(
+        use, model, kv_cache_dtype, num_blocks, wishes.max_model_len or largest, wishes.max_num_seqs, rule
+    )
 
 
 def _kv_budget(use: MemoryUse, wishes: MemoryWishes, sequence_bytes: int) -> tuple[int, str]:
