@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from octavo import LLM, SamplingParams
+from octavo.backends.native.isa import runnable_isas
 from tests.e2e.server_process import children_of
 
 OCTAVO = [sys.executable, "-c", "from octavo.cli import main; main()"]
@@ -101,3 +102,19 @@ def test_help_costs_little():
     """Neither numpy nor the engine is imported to say what the commands are."""
     code = "import sys, octavo.cli; sys.exit(bool({'numpy', 'uvicorn', 'tokenizers'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("isa", runnable_isas())
+def test_doctor_names_the_kernels_that_run(monkeypatch, isa):
+    monkeypatch.setenv("OCTAVO_ISA", isa)
+    finished = run("doctor")
+    assert finished.returncode == 0, finished.stderr
+    [line] = [line for line in finished.stdout.splitlines() if "run here;" in line]
+    assert line.startswith(f"{isa} kernels")
+
+
+def test_doctor_says_what_cannot_run(monkeypatch):
+    monkeypatch.setenv("OCTAVO_ISA", "mmx")
+    finished = run("doctor")
+    assert finished.returncode == 1
+    assert "OCTAVO_ISA='mmx' cannot run here" in finished.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from octavo.cli.chat import ChatOptions, chat
+from octavo.cli.doctor import doctor
 from octavo.cli.generate import GenerateOptions, generate
 from octavo.cli.options import command
 from octavo.cli.serve import ServeOptions, serve
@@ -21,4 +22,5 @@ def main() -> None:
     app.command("serve")(command(ServeOptions, serve))
     app.command("generate")(command(GenerateOptions, generate))
     app.command("chat")(command(ChatOptions, chat))
+    app.command("doctor")(doctor)
     app()
