@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "attention_task.h"
 #include "buffer.h"
 #include "panel.h"
 
@@ -23,35 +24,6 @@ namespace {
 
 constexpr int kChunk = 64;
 constexpr int kChunkPages = kChunk / kPage;
-constexpr int64_t kSplit = 512;
-constexpr int64_t kTaskRows = 48;  // at most, that share what they read of K and V
-
-struct Problem {
-    ConstMatrix q;
-    const KvLayer& kv;
-    const AttentionBatch& batch;
-    const AttentionParams& params;
-    Matrix out;
-
-    int64_t head_dim() const { return kv.shape.head_dim; }
-    int64_t group() const { return q.num_columns / (kv.shape.num_kv_heads * head_dim()); }  // query heads a KV head
-    // The first position that the token at `position` sees.
-    int64_t first_key(int64_t position) const { return std::max<int64_t>(0, position - (params.window - 1)); }
-};
-
-// Consecutive rows of one request and one KV head; a row is a query head of a token, row / group and row % group.
-struct Task {
-    int64_t request;
-    int64_t kv_head;
-    int64_t first_row;
-    int64_t num_rows;
-    int64_t first_key;  // seen by the first row
-    int64_t num_keys;   // up to the last that the last row sees
-
-    int64_t first_split() const { return first_key / kSplit; }
-    int64_t end_split() const { return (num_keys + kSplit - 1) / kSplit; }
-    int64_t work() const { return (num_keys - first_key) * num_rows; }
-};
 
 // What a row knows of the keys it has seen: the largest score, the sums of exp(score - largest) over keys equal modulo
 // 16, and the sum of exp(score - largest) V.
@@ -68,7 +40,7 @@ struct RowState {
 template <class Element>
 class RowReducer {
   public:
-    void start(const Problem& problem, const Task& task);
+    void start(const AttentionProblem& problem, const AttentionTask& task);
     // The state of each row, one after the other, over the keys of one split. Needs start.
     void reduce(int64_t split, float* states);
     // Takes what `states` knows of a split into `totals`, which knows all splits before it. Needs start.
@@ -95,8 +67,8 @@ class RowReducer {
     template <int ROWS>
     void add_values(int64_t row, int64_t begin, int64_t end, float* states);
 
-    const Problem* problem_;
-    Task task_;
+    const AttentionProblem* problem_;
+    AttentionTask task_;
     int64_t state_size_;
     int64_t first_key_[kTaskRows];
     int64_t num_keys_[kTaskRows];
@@ -108,7 +80,7 @@ class RowReducer {
 };
 
 template <class Element>
-void RowReducer<Element>::start(const Problem& problem, const Task& task) {
+void RowReducer<Element>::start(const AttentionProblem& problem, const AttentionTask& task) {
     problem_ = &problem;
     task_ = task;
     state_size_ = RowState::size(problem.kv.shape);
@@ -313,26 +285,6 @@ void RowReducer<Element>::write(const float* totals) const {
     }
 }
 
-std::vector<Task> make_tasks(const Problem& problem) {
-    std::vector<Task> tasks;
-    const AttentionBatch& batch = problem.batch;
-    const int64_t group = problem.group();
-    for (int64_t request = 0; request < batch.num_reqs; ++request) {
-        const int64_t first_token = batch.query_start_loc[request];
-        const int64_t num_rows = (batch.query_start_loc[request + 1] - first_token) * group;
-        for (int64_t row = 0; row < num_rows; row += kTaskRows) {
-            const int64_t task_rows = std::min(kTaskRows, num_rows - row);
-            const int64_t first_key = problem.first_key(batch.positions[first_token + row / group]);
-            const int64_t num_keys = batch.positions[first_token + (row + task_rows - 1) / group] + 1;
-            for (int64_t head = 0; head < problem.kv.shape.num_kv_heads; ++head)
-                tasks.push_back({request, head, row, task_rows, first_key, num_keys});
-        }
-    }
-    // The longest first, so that no thread starts one when the others are about to finish.
-    std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.work() > b.work(); });
-    return tasks;
-}
-
 template <class Element>
 RowReducer<Element>& thread_reducer() {
     static thread_local RowReducer<Element> reducer;
@@ -340,7 +292,7 @@ RowReducer<Element>& thread_reducer() {
 }
 
 template <class Element>
-void run_task(const Problem& problem, const Task& task) {
+void run_task(const AttentionProblem& problem, const AttentionTask& task) {
     RowReducer<Element>& reducer = thread_reducer<Element>();
     reducer.start(problem, task);
     for (int64_t split = task.first_split(); split < task.end_split(); ++split) {
@@ -352,16 +304,16 @@ void run_task(const Problem& problem, const Task& task) {
 
 // Each split on its own, then each task's splits together: for fewer tasks than would keep all threads busy.
 template <class Element>
-void run_splits(ThreadPool& pool, const Problem& problem, const std::vector<Task>& tasks) {
+void run_splits(ThreadPool& pool, const AttentionProblem& problem, const std::vector<AttentionTask>& tasks) {
     struct Part {
-        const Task* task;
+        const AttentionTask* task;
         int64_t split;
         int64_t states;  // where they begin
     };
     std::vector<Part> parts;
     std::vector<int64_t> first_part;
     int64_t size = 0;
-    for (const Task& task : tasks) {
+    for (const AttentionTask& task : tasks) {
         first_part.push_back(static_cast<int64_t>(parts.size()));
         for (int64_t split = task.first_split(); split < task.end_split(); ++split) {
             parts.push_back({&task, split, size});
@@ -386,7 +338,7 @@ void run_splits(ThreadPool& pool, const Problem& problem, const std::vector<Task
 }
 
 template <class Element>
-void run_tasks(ThreadPool& pool, const Problem& problem, const std::vector<Task>& tasks) {
+void run_tasks(ThreadPool& pool, const AttentionProblem& problem, const std::vector<AttentionTask>& tasks) {
     const bool is_long = !tasks.empty() && tasks.front().end_split() - tasks.front().first_split() > 1;
     if (is_long && tasks.size() < 4 * static_cast<size_t>(pool.num_threads()))
         return run_splits<Element>(pool, problem, tasks);
@@ -397,8 +349,8 @@ void run_tasks(ThreadPool& pool, const Problem& problem, const std::vector<Task>
 
 void attend(ThreadPool& pool, ConstMatrix q, const KvLayer& kv, const AttentionBatch& batch,
             const AttentionParams& params, Matrix out) {
-    const Problem problem{q, kv, batch, params, out};
-    const std::vector<Task> tasks = make_tasks(problem);
+    const AttentionProblem problem{q, kv, batch, params, out};
+    const std::vector<AttentionTask> tasks = make_attention_tasks(problem);
     with_element(kv.shape.type, [&](auto element) { run_tasks<decltype(element)>(pool, problem, tasks); });
 }
 

@@ -23,11 +23,6 @@ inline BFloat16 round_to_bfloat16(float value) {
 }
 
 // kWidth of them as floats.
-inline Vec load(const BFloat16* from) {
-    typedef uint16_t Halves __attribute__((vector_size(kWidth * sizeof(uint16_t))));
-    Halves halves;
-    std::memcpy(&halves, from, sizeof halves);
-    return (Vec)(__builtin_convertvector(halves, IntVec) << 16);
-}
+inline Vec load(const BFloat16* from) { return (Vec)(load_integers(&from->bits) << 16); }
 
 }  // namespace octavo
