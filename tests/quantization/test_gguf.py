@@ -6,7 +6,6 @@ import gguf
 import numpy as np
 import pytest
 
-from octavo.backends.native.isa import load_extension
 from octavo.quantization.gguf import BLOCK_FORMATS, dequantize, num_bytes
 
 
@@ -25,17 +24,6 @@ def test_equals_the_gguf_package(type_name: str) -> None:
         theirs = gguf.dequantize(data, gguf.GGMLQuantizationType[type_name])
     assert ours.dtype == np.float32 and ours.flags.c_contiguous
     np.testing.assert_array_equal(ours.view(np.uint32), theirs.view(np.uint32))
-
-
-@pytest.mark.parametrize("type_name", [name for name in BLOCK_FORMATS if name != "F32"])
-def test_the_extension_equals_the_formulas(type_name: str) -> None:
-    num_blocks = 5000
-    data = random_bytes(type_name, num_blocks)
-    num_elements = num_blocks * BLOCK_FORMATS[type_name].num_elements
-    native = np.empty(num_elements, np.float32)
-    extension = load_extension()
-    extension.dequantize(extension.ThreadPool(2), data, type_name, native)
-    np.testing.assert_array_equal(native.view(np.uint32), dequantize(data, type_name, num_elements).view(np.uint32))
 
 
 def test_float32_is_the_data_itself_if_aligned() -> None:
