@@ -8,8 +8,8 @@
 
 namespace octavo {
 
-// Has the pages of a range touched from first to last, by a thread that takes only time that nobody else wants: what must
-// not be refused later need not be waited for now. The range may be used meanwhile; nothing in it changes.
+// Has the pages of a range touched from first to last, by a thread that takes only time that nobody else wants: what
+// must not be refused later need not be waited for now. The range may be used meanwhile; nothing in it changes.
 class Population {
   public:
     // The memory must be new and outlive this object. Where the system offers no way to touch pages that are in use
