@@ -34,18 +34,6 @@ inline int32_t load_four_bytes(const void* from) {
 
 inline IntVec broadcast(int32_t x) { return x - IntVec{}; }
 
-// Keeps the compiler from regrouping integer sums, for which it would spill every product.
-template <class Vector>
-[[gnu::always_inline]] inline void keep(Vector& v) {
-#if defined(__AVX512F__)
-    asm("" : "+v"(v));
-#elif defined(__x86_64__)
-    asm("" : "+x"(v));
-#else
-    (void)v;
-#endif
-}
-
 // Of pairs of 16-bit numbers, the sums of both products.
 inline IntVec multiply_pairs(ShortVec a, ShortVec b) {
 #if defined(__AVX512BW__)
@@ -67,8 +55,8 @@ struct WideDot {
     using Activation = int8_t;
     using Sum = IntVec;
 
-    static constexpr int place(int k) { return k; }
-    static Sum start(int32_t initial) { return broadcast(initial); }
+    static int32_t encode(int32_t initial) { return initial; }
+    static Sum start(int32_t encoded) { return broadcast(encoded); }
     static void add(Sum& sum, CodeVec codes, const Activation* x) {
         sum = (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, (__m512i)broadcast(load_four_bytes(x)));
         keep(sum);
@@ -83,8 +71,8 @@ struct WideDot {
     using Activation = int16_t;
     using Sum = IntVec;
 
-    static constexpr int place(int k) { return (k & 1) << 1 | k >> 1; }
-    static Sum start(int32_t initial) { return broadcast(initial); }
+    static int32_t encode(int32_t initial) { return initial; }
+    static Sum start(int32_t encoded) { return broadcast(encoded); }
     static void add(Sum& sum, CodeVec codes, const Activation* x) {
         typedef uint16_t UnsignedVec __attribute__((vector_size(kWidth * 4)));
         const ShortVec even = (ShortVec)((UnsignedVec)codes & 0xff), odd = (ShortVec)((UnsignedVec)codes >> 8);
@@ -106,8 +94,8 @@ struct NarrowDot {
     using Activation = int8_t;
     using Sum = ShortVec;
 
-    static constexpr int place(int k) { return k; }
-    static Sum start(int32_t initial) { return (ShortVec)(broadcast(initial) & 0xffff); }
+    static int32_t encode(int32_t initial) { return initial & 0xffff; }
+    static Sum start(int32_t encoded) { return (ShortVec)broadcast(encoded); }
     static void add(Sum& sum, CodeVec codes, const Activation* x) {
         sum += (ShortVec)_mm256_maddubs_epi16((__m256i)codes, (__m256i)broadcast(load_four_bytes(x)));
         keep(sum);

@@ -62,9 +62,7 @@ struct Panels {
     int64_t num_outputs;
     int64_t num_k;  // K, padded to a multiple of kDepth
 
-    const Element* at(int64_t panel, int64_t k) const {
-        return data + (panel * num_k + k) / PanelRows<Element>::kDepth * kPanel;
-    }
+    const Element* at(int64_t panel, int64_t k) const { return data + (panel * num_k + k) * kPanel; }
 };
 
 // A block of K for one tile of rows and some panels.
@@ -81,7 +79,7 @@ struct Block {
 };
 
 template <int ROWS, int PANELS, class Element>
-void add_block(const Block<Element>& block) {
+[[gnu::noinline]] void add_block(const Block<Element>& block) {
     const Element *panels[PANELS], *ahead[PANELS];
     for (int p = 0; p < PANELS; ++p) {
         panels[p] = block.panel + p * block.panel_size;
@@ -173,34 +171,18 @@ void run(const Task<Element>& task) {
     }
 }
 
-// Row k of a panel, 16 floats, into the panel.
-inline void store_row(float* panel, int64_t k, const float (&row)[kPanel]) {
-    std::copy_n(row, kPanel, panel + k * kPanel);
-}
+inline void convert(float from, float& to) { to = from; }
 
-// Rounded to the nearest bfloat16, of two the even one.
-inline void store_row(BFloat16Pair* panel, int64_t k, const float (&row)[kPanel]) {
-    for (int j = 0; j < kPanel; ++j) {
-        uint32_t bits;
-        std::memcpy(&bits, &row[j], sizeof bits);
-        bits = std::isnan(row[j]) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        uint32_t& pair = panel[k / 2 * kPanel + j].bits;
-        pair = k % 2 == 0 ? bits : pair | bits << 16;
-    }
-}
+inline void convert(float from, PairedBFloat16& to) { to.value = round_to_bfloat16(from); }
 
-inline float load_element(const float* panel, int64_t k, int64_t j) { return panel[k * kPanel + j]; }
-
-inline float load_element(const BFloat16Pair* panel, int64_t k, int64_t j) {
-    const uint32_t bits = panel[k / 2 * kPanel + j].bits;
-    return float_of_bits(k % 2 == 0 ? bits << 16 : bits & 0xffff0000);
-}
+inline float to_float(float element) { return element; }
+inline float to_float(PairedBFloat16 element) { return float_of_bits(uint32_t{element.value.bits} << 16); }
 
 template <class Element>
 class FloatWeight final : public LinearWeight {
   public:
     FloatWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
-        : LinearWeight(weight, bias), elements_(num_panels() * panels().num_k / kDepth * kPanel) {
+        : LinearWeight(weight, bias), elements_(num_panels() * panels().num_k * kPanel) {
         pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
             for (int64_t panel = begin; panel < end; ++panel) pack_panel(weight, panel);
         });
@@ -211,7 +193,7 @@ class FloatWeight final : public LinearWeight {
 
     void read_row(int64_t i, float* out) const override {
         const Element* panel = panels().at(i / kPanel, 0);
-        for (int64_t k = 0; k < num_inputs(); ++k) out[k] = load_element(panel, k, i % kPanel);
+        for (int64_t k = 0; k < num_inputs(); ++k) out[k] = to_float(panel[PanelRows<Element>::place(k, i % kPanel)]);
     }
 
     void multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual, Matrix out) const override;
@@ -230,16 +212,14 @@ class FloatWeight final : public LinearWeight {
 template <class Element>
 void FloatWeight<Element>::pack_panel(const StoredMatrix& weight, int64_t panel) {
     float rows[kPanel][kDecodeSize] = {};
-    Element* to = elements_.data() + (panels().at(panel, 0) - elements_.data());
+    Element* to = elements_.data() + panel * panels().num_k * kPanel;
     const int64_t count = std::min<int64_t>(kPanel, num_outputs() - panel * kPanel);
+    std::fill_n(to + (panels().num_k - kDepth) * kPanel, kDepth * kPanel, Element{});  // K may be less
     for (int64_t begin = 0; begin < num_inputs(); begin += kDecodeSize) {
         const int64_t end = std::min(begin + kDecodeSize, num_inputs());
         for (int64_t j = 0; j < count; ++j) weight.decode(panel * kPanel + j, begin, end, rows[j]);
-        for (int64_t k = begin; k < end; ++k) {
-            float row[kPanel];
-            for (int64_t j = 0; j < kPanel; ++j) row[j] = rows[j][k - begin];
-            store_row(to, k, row);
-        }
+        for (int64_t k = begin; k < end; ++k)
+            for (int64_t j = 0; j < kPanel; ++j) convert(rows[j][k - begin], to[PanelRows<Element>::place(k, j)]);
     }
 }
 
@@ -269,7 +249,7 @@ std::unique_ptr<LinearWeight> pack_float32(ThreadPool& pool, const StoredMatrix&
 }
 
 std::unique_ptr<LinearWeight> pack_bfloat16(ThreadPool& pool, const StoredMatrix& weight, const float* bias) {
-    return std::make_unique<FloatWeight<BFloat16Pair>>(pool, weight, bias);
+    return std::make_unique<FloatWeight<PairedBFloat16>>(pool, weight, bias);
 }
 
 }  // namespace octavo

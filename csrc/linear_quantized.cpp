@@ -76,7 +76,9 @@ template <class Codes, int ROWS, int PANELS>
 #pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 16
-        for (int c = 0; c < VECS; ++c) sums[r][c] = Codes::Dot::start(tile.starts[g * ROWS + r]);
+        for (int c = 0; c < VECS; ++c)
+            sums[r][c] =
+                Codes::kRange.smallest == 0 ? typename Codes::Dot::Sum{} : Codes::Dot::start(tile.starts[g * ROWS + r]);
 #pragma GCC unroll 16
     for (int i = 0; i < kGroupSize / 4; ++i) {
         CodeVec codes[VECS];
@@ -90,7 +92,7 @@ template <class Codes, int ROWS, int PANELS>
 }
 
 template <class Codes, int ROWS, int PANELS>
-void multiply_tile(const Tile<Codes>& tile) {
+[[gnu::noinline]] void multiply_tile(const Tile<Codes>& tile) {
     constexpr int VECS = PANELS * kPanelVecs;
     Vec totals[ROWS][VECS] = {};
     for (int64_t g = 0; g < tile.num_groups; ++g) {

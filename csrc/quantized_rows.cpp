@@ -25,19 +25,44 @@ float largest_size(const Vec (&x)[kGroupVecs]) {
     return max((Vec)(largest > infinity ? infinity : largest));
 }
 
-inline void store_codes(int8_t* to, IntVec codes) {
-    typedef int8_t Bytes __attribute__((vector_size(kWidth)));
-    const Bytes bytes = __builtin_convertvector(codes, Bytes);
-    std::memcpy(to, &bytes, sizeof bytes);
+#if defined(__AVX512F__)
+
+inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
+    for (int i = 0; i < kGroupVecs; ++i) _mm512_mask_cvtepi32_storeu_epi8(to + i * kWidth, 0xffff, (__m512i)codes[i]);
 }
 
+#elif defined(__AVX2__)
+
+inline __m256i narrow(IntVec a, IntVec b) { return _mm256_packs_epi32((__m256i)a, (__m256i)b); }
+
+inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
+    const __m256i bytes = _mm256_packs_epi16(narrow(codes[0], codes[1]), narrow(codes[2], codes[3]));
+    // Packing goes by halves of 128 bits: fours of each vector lie apart.
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutevar8x32_epi32(bytes, order));
+}
+
+#else
+
+inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
+    typedef int8_t Bytes __attribute__((vector_size(kWidth)));
+    for (int i = 0; i < kGroupVecs; ++i) {
+        const Bytes bytes = __builtin_convertvector(codes[i], Bytes);
+        std::memcpy(to + i * kWidth, &bytes, sizeof bytes);
+    }
+}
+
+#endif
+
 // In the order 0, 2, 1, 3 of each four.
-inline void store_codes(int16_t* to, IntVec codes) {
+inline void store_codes(int16_t* to, const IntVec (&codes)[kGroupVecs]) {
     typedef int16_t Shorts __attribute__((vector_size(kWidth * 2)));
     typedef uint64_t Fours __attribute__((vector_size(kWidth * 2)));
-    const Fours fours = (Fours) __builtin_convertvector(codes, Shorts);
-    const Fours ordered = (fours & 0xffff00000000ffff) | (fours >> 16 & 0xffff0000) | (fours & 0xffff0000) << 16;
-    std::memcpy(to, &ordered, sizeof ordered);
+    for (int i = 0; i < kGroupVecs; ++i) {
+        const auto fours = (Fours) __builtin_convertvector(codes[i], Shorts);
+        const Fours ordered = (fours & 0xffff00000000ffff) | (fours >> 16 & 0xffff0000) | (fours & 0xffff0000) << 16;
+        std::memcpy(to + i * kWidth, &ordered, sizeof ordered);
+    }
 }
 
 template <class Activation>
@@ -53,11 +78,13 @@ GroupNumbers quantize_group(const float* x, Activation* codes) {
     const Vec inverse = broadcast(127.0f / largest);
     const Vec round = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     Vec sums = {};
+    IntVec whole[kGroupVecs];
     for (int i = 0; i < kGroupVecs; ++i) {
         const Vec shifted = v[i] * inverse + round;
         sums += shifted - round;
-        store_codes(codes + i * kWidth, (IntVec)shifted - (IntVec)round);
+        whole[i] = (IntVec)shifted - (IntVec)round;
     }
+    store_codes(codes, whole);
     return {largest / 127.0f, static_cast<int32_t>(sum(sums))};
 }
 
@@ -91,7 +118,7 @@ QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const Ro
             const GroupNumbers group = quantize_group(count < kGroupSize ? padded : from, codes + i * kGroupSize);
             scales[i] = group.scale;
             scaled_sums[i] = group.scale * static_cast<float>(group.code_sum);
-            starts[i] = -offset * group.code_sum;
+            starts[i] = Dot::encode(-offset * group.code_sum);
         }
     };
     pool.parallel_ranges(x.num_rows(), std::max<int64_t>(1, kMinTaskElements / num_columns),

@@ -90,6 +90,18 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
+// Keeps a sum where it is: compilers like to regroup sums and to move them between registers, until some spill.
+template <class Vector>
+[[gnu::always_inline]] inline void keep(Vector& v) {
+#if defined(__AVX512F__)
+    asm("" : "+v"(v));
+#elif defined(__x86_64__)
+    asm("" : "+x"(v));
+#else
+    (void)v;
+#endif
+}
+
 inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
 
 // Combines the lanes of a vector as a tree: its halves, then the halves of that, until one lane is left.
