@@ -71,6 +71,9 @@ PRECISIONS: dict[str, dict[str, Any]] = {
     "int4": {"quantization": "int4"},
 }
 
+# What the KV cache may be, beside weights of each precision.
+KV_CACHE_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "int8": "int8", "int4": "bfloat16"}
+
 Answers = dict[str, list[CompletionOutput]]  # by the scenario's name; compared bit for bit, as dataclasses are
 
 

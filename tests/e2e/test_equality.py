@@ -13,6 +13,7 @@ import pytest
 from octavo import LLM, SamplingParams
 from octavo.weights.checkpoint import open_checkpoint
 from tests.e2e.scenarios import (
+    KV_CACHE_DTYPES,
     MAX_TOKENS,
     MIN_TOKENS,
     PRECISIONS,
@@ -28,7 +29,6 @@ from tests.e2e.scenarios import (
 pytestmark = pytest.mark.equality
 
 MAX_MODEL_LEN = 320
-KV_CACHE_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "int8": "int8", "int4": "bfloat16"}  # by precision
 BUDGETS = (1, 7, 16, 4096)  # tokens a step: no chunk is like another, or all prompts are whole
 
 Open = Callable[..., LLM]

@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 
 from octavo import LLM
-from tests.e2e.scenarios import PRECISIONS, SCENARIOS, as_choice, serve_alone, serve_together, with_choices
+from octavo.weights.checkpoint import open_checkpoint
+from tests.e2e.scenarios import (
+    KV_CACHE_DTYPES,
+    PRECISIONS,
+    SCENARIOS,
+    as_choice,
+    serve_alone,
+    serve_together,
+    with_choices,
+)
 
 pytestmark = [pytest.mark.equality, pytest.mark.model]
 
-BLOCK_BYTES = 2 * 30 * 3 * 64 * 16 * 4  # in float32
 SOME = tuple(scenario for scenario in SCENARIOS if scenario.name in ("greedy", "seeded", "stop-string", "long"))
 
 
@@ -23,7 +31,7 @@ def demo_llm(path: Path, **options: Any) -> LLM:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_demo_model_keeps_the_promise(demo_model_path, precision):
-    options = PRECISIONS[precision]
+    options = PRECISIONS[precision] | {"kv_cache_dtype": KV_CACHE_DTYPES[precision]}
     with demo_llm(demo_model_path, **options, max_num_seqs=1, enable_prefix_caching=False) as llm:
         answers = serve_alone(llm, SOME)
         seeded = SOME[1]
@@ -36,7 +44,8 @@ def test_the_demo_model_keeps_the_promise(demo_model_path, precision):
         assert serve_together(llm, SOME[::-1]) == answers  # from the prefix cache
         assert serve_together(llm, [with_choices(seeded, 2)]) == {f"{seeded.name} x 2": choices}
         assert llm.engine.core.scheduler.num_prefix_hits > 0
-    small = {"max_num_batched_tokens": 7, "kv_cache_memory_bytes": 6 * BLOCK_BYTES}
+    block_bytes = open_checkpoint(demo_model_path).config.block_bytes(options["kv_cache_dtype"])
+    small = {"max_num_batched_tokens": 7, "kv_cache_memory_bytes": 6 * block_bytes}
     with demo_llm(demo_model_path, **options, **small) as llm:
         assert serve_together(llm, SOME) == answers
         assert llm.engine.core.scheduler.num_preemptions > 0
