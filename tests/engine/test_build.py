@@ -50,6 +50,28 @@ def test_decisions_of_the_user_stay(tiny_model):
     assert not scheduler.kv.enable_prefix_caching
 
 
+@pytest.mark.parametrize(
+    ("options", "dtype", "head_bytes"),
+    [
+        ({"backend": "reference"}, "float32", 64),
+        ({"dtype": "float32"}, "float32", 64),
+        ({"dtype": "bfloat16"}, "bfloat16", 32),
+        ({"quantization": "int4"}, "bfloat16", 32),
+        ({"dtype": "float32", "kv_cache_dtype": "int8"}, "int8", 20),
+        ({"backend": "reference", "kv_cache_dtype": "bfloat16"}, "bfloat16", 32),
+    ],
+)
+def test_the_kv_cache_is_as_precise_as_the_weights_unless_told(tiny_model, options, dtype, head_bytes):
+    built = build(tiny_model, **{"backend": "native"} | options)
+    assert built.config.kv_cache_dtype == built.memory.kv_cache_dtype == dtype
+    assert built.memory.block_bytes == 2 * 2 * 2 * 16 * head_bytes
+
+
+def test_an_unknown_dtype_of_the_kv_cache_is_refused(tiny_model):
+    with pytest.raises(ValueError, match="kv_cache_dtype is 'fp8'; choose 'auto', 'float32', 'bfloat16' or 'int8'"):
+        build(tiny_model, kv_cache_dtype="fp8")
+
+
 def test_a_length_that_cannot_be_served_fails_at_the_start(tiny_model):
     with pytest.raises(ValueError, match=r"at most 33.*--max-model-len"):
         build(tiny_model, max_model_len=34, kv_cache_memory_bytes=2 * BLOCK_BYTES)
