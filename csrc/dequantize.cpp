@@ -151,6 +151,13 @@ QuantFormat code_format() {
 
 }  // namespace
 
+int64_t QuantFormat::row_bytes(int64_t num_elements) const {
+    if (num_elements % block_size != 0)
+        throw std::invalid_argument("a row has " + std::to_string(num_elements) + " elements, expected a multiple of " +
+                                    std::to_string(block_size));
+    return num_elements / block_size * block_bytes;
+}
+
 const QuantFormat& find_quant_format(const std::string& name) {
     static const std::map<std::string, QuantFormat> format_by_name{
         {"F32", float_format<1, 4, decode_f32>()},

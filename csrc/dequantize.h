@@ -18,6 +18,9 @@ struct QuantFormat {
     // Of the formats whose groups of 32 share a scale; null for the others.
     void (*decode_codes)(const uint8_t* blocks, int64_t num_blocks, CodeGroup* out);
     CodeRange code_range;
+
+    // Of a row of so many elements. Throws std::invalid_argument if these are not whole blocks.
+    int64_t row_bytes(int64_t num_elements) const;
 };
 
 // By ggml's name: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for

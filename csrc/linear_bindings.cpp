@@ -31,7 +31,7 @@ StoredMatrix stored_matrix(const nb::list& parts) {
         const QuantFormat& format = find_quant_format(name);
         if (stored.empty()) num_columns = row_size;
         require_equal(row_size, num_columns, "elements of a row");
-        require_equal(rows.shape(1), row_size / format.block_size * format.block_bytes, "bytes of a row");
+        require_equal(rows.shape(1), format.row_bytes(row_size), "bytes of a row");
         require(rows.stride(1) == 1 || rows.shape(0) == 0, "the bytes of a row must follow each other");
         stored.push_back({&format, rows.data(), static_cast<int64_t>(rows.shape(0)), rows.stride(0)});
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 namespace octavo {
@@ -20,12 +19,7 @@ bool fits(const QuantFormat& format, const CodeRange& range) {
 
 StoredMatrix::StoredMatrix(std::vector<StoredPart> parts, int64_t num_columns)
     : parts_(std::move(parts)), num_columns_(num_columns) {
-    for (const StoredPart& part : parts_) {
-        if (num_columns % part.format->block_size != 0)
-            throw std::invalid_argument("a row has " + std::to_string(num_columns) + " elements, expected blocks of " +
-                                        std::to_string(part.format->block_size));
-        num_rows_ += part.num_rows;
-    }
+    for (const StoredPart& part : parts_) num_rows_ += part.num_rows;
     if (num_rows_ == 0 || num_columns == 0) throw std::invalid_argument("the weight is empty");
 }
 

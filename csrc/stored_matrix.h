@@ -29,7 +29,7 @@ struct StoredPart {
 // W [N, K]: parts stacked along N, as query, key and value are in one linear layer.
 class StoredMatrix {
   public:
-    // Throws std::invalid_argument if there are no rows, or if a row of K elements is not whole blocks of every format.
+    // A row is whole blocks of every format. Throws std::invalid_argument if the matrix is empty.
     StoredMatrix(std::vector<StoredPart> parts, int64_t num_columns);
     // A view of floats as a stored matrix.
     explicit StoredMatrix(ConstMatrix matrix);
