@@ -4,7 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from octavo.core.block_pool import Block, BlockPool, FreeQueue
+from octavo.core.block import Block
+from octavo.core.block_pool import BlockPool, FreeQueue
 from octavo.core.prefix_index import PrefixIndex
 from tests.core.hypothesis_settings import SHORT
 

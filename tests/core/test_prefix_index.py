@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.core.block_pool import Block
+from octavo.core.block import Block
 from octavo.core.prefix_index import MAX_PARTIAL_CANDIDATES, PrefixIndex
 from tests.core.hypothesis_settings import SHORT
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from octavo.core.admission import RequestRejected
-from octavo.core.block_pool import Block
+from octavo.core.block import Block
 from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.prefix_index import PrefixIndex
 from octavo.core.request import Request

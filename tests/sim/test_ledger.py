@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from octavo.core.block_pool import Block
+from octavo.core.block import Block
 from octavo.core.messages import RequestOutput
 from octavo.core.prefix_index import PrefixIndex
 from octavo.core.scheduler import Scheduler

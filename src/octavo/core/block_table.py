@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.core.block_pool import Block
+from octavo.core.block import Block
 
 
 class BlockTable:

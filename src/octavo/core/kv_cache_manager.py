@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octavo.core.block_pool import Block, BlockPool
-from octavo.core.prefix_index import Parent, PrefixIndex
+from octavo.core.block import Block, Parent
+from octavo.core.block_pool import BlockPool
+from octavo.core.prefix_index import PrefixIndex
 from octavo.core.request import Request
 
 

@@ -6,12 +6,8 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from octavo.core.block_pool import Block
-
-Parent = int | str  # node_id of the block before, or the cache salt for the first block of a sequence
+from octavo.core.block import Block, Parent
 
 KEY_BYTES = 16
 MAX_PARTIAL_CANDIDATES = 8  # newest blocks compared for a partial match, so that a lookup stays short

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octavo.core.block_pool import Block
+from octavo.core.block import Block, Parent
 from octavo.core.kv_cache_manager import KVCacheManager
-from octavo.core.prefix_index import Parent, PrefixIndex
+from octavo.core.prefix_index import PrefixIndex
 from octavo.core.scheduler import Scheduler
 
 HASH_KEY = b"simulated"  # a fixed one, so that a seed is all it takes to see a run again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octavo.core.block_pool import Block
+from octavo.core.block import Block
 from octavo.core.executor import FinishedStep
 from octavo.core.messages import SchedulerOutput
 from octavo.core.request import Request, RequestStatus
