@@ -9,6 +9,12 @@ namespace {
 
 constexpr std::chrono::microseconds kSpin{40};  // how long a worker waits awake for the next loop
 constexpr int kSpinsPerLook = 32;               // between two looks at the clock
+constexpr int kSpinsPerYield = 1000;            // then whoever holds a task up may need this CPU
+
+// The state of a loop.
+constexpr uint64_t kNumJoined = (uint64_t{1} << 15) - 1;
+constexpr uint64_t kIsOpen = uint64_t{1} << 15;
+constexpr uint64_t kLoop = uint64_t{1} << 16;  // a loop's number counts in these
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -41,8 +47,9 @@ void ThreadPool::run(int64_t num_tasks, Task task, const void* function) {
     function_ = function;
     num_tasks_ = num_tasks;
     next_task_.store(0, std::memory_order_relaxed);
-    loop_.fetch_add(1);  // open
-    // A worker counts itself asleep before it looks at loop_ for the last time, so one of us sees the other.
+    loop_ += kLoop;
+    state_.store(loop_ | kIsOpen);
+    // A worker counts itself asleep before it looks at state_ for the last time, so one of us sees the other.
     if (num_asleep_.load() > 0) {
         {
             std::lock_guard lock(sleep_mutex_);
@@ -50,13 +57,15 @@ void ThreadPool::run(int64_t num_tasks, Task task, const void* function) {
         wake_.notify_all();
     }
     run_tasks();
-    loop_.fetch_add(1);  // closed: who has not joined by now never sees this loop, so nobody waits for a late waker
-    for (int spins = 0; num_joined_.load() > 0; ++spins) {
-        if (spins < 10000) {
+    // Closed: who has not joined by now never sees this loop, so nobody waits for a late waker.
+    uint64_t state = state_.fetch_and(~kIsOpen);
+    for (int spins = 1; (state & kNumJoined) > 0; ++spins) {
+        if (spins % kSpinsPerYield > 0) {
             pause();
         } else {
             std::this_thread::yield();
         }
+        state = state_.load(std::memory_order_acquire);
     }
 }
 
@@ -65,24 +74,29 @@ void ThreadPool::run_tasks() {
 }
 
 void ThreadPool::work() {
-    for (uint32_t loop = 0; wait_for_loop(loop);) {
-        loop = loop_.load();
-        if (join(loop)) run_tasks();
-        num_joined_.fetch_sub(1);
+    for (uint64_t loop = 0; wait_for_loop(loop);) {
+        if (!join(loop)) continue;
+        run_tasks();
+        state_.fetch_sub(1, std::memory_order_release);
     }
 }
 
-// Counts this worker among those of the loop, which thereby stays alive, if it is still open.
-bool ThreadPool::join(uint32_t loop) {
-    num_joined_.fetch_add(1);
-    return loop % 2 == 1 && loop_.load() == loop;
+// Counts this worker among those of the loop that is open, if one is. The loop then lives until it has left.
+bool ThreadPool::join(uint64_t& loop) {
+    uint64_t state = state_.load();
+    while ((state & kIsOpen) != 0) {
+        if (!state_.compare_exchange_weak(state, state + 1)) continue;
+        loop = state / kLoop;
+        return true;
+    }
+    return false;
 }
 
 // Returns true when an open loop other than the last one is there, false when the pool stops.
-bool ThreadPool::wait_for_loop(uint32_t last_loop) {
+bool ThreadPool::wait_for_loop(uint64_t last_loop) {
     const auto is_due = [&] {
-        const uint32_t loop = loop_.load();
-        return is_stopping_.load(std::memory_order_relaxed) || (loop % 2 == 1 && loop != last_loop);
+        const uint64_t state = state_.load();
+        return is_stopping_.load(std::memory_order_relaxed) || ((state & kIsOpen) != 0 && state / kLoop != last_loop);
     };
     const auto until = std::chrono::steady_clock::now() + kSpin;
     do {

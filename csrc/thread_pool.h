@@ -51,19 +51,20 @@ class ThreadPool {
 
     void run(int64_t num_tasks, Task task, const void* function);
     void work();
-    bool wait_for_loop(uint32_t last_loop);
-    bool join(uint32_t loop);
+    bool wait_for_loop(uint64_t last_loop);
+    bool join(uint64_t& loop);
     void run_tasks();
 
-    // loop_ is odd while a loop is open to be joined; each opening and each closing adds one.
-    alignas(64) std::atomic<uint32_t> loop_{0};
-    alignas(64) std::atomic<int64_t> next_task_{0};
-    alignas(64) std::atomic<int> num_joined_{0};  // workers that may look at the three fields below
+    // A loop's number, whether it is open to be joined, and how many workers have joined and not left. One line of the
+    // cache holds all that a worker needs, so that joining fetches it once.
+    alignas(64) std::atomic<uint64_t> state_{0};
+    std::atomic<int64_t> next_task_{0};
+    int64_t num_tasks_ = 0;
     Task task_ = nullptr;
     const void* function_ = nullptr;
-    int64_t num_tasks_ = 0;
 
-    std::mutex caller_mutex_;
+    alignas(64) std::mutex caller_mutex_;
+    uint64_t loop_ = 0;
     std::mutex sleep_mutex_;
     std::condition_variable wake_;
     std::atomic<int> num_asleep_{0};

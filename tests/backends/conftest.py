@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from octavo.backends.native import isa, operations
+from octavo.backends.native import isa, operations, plan
 from octavo.backends.native.backend import NativeBackend
 from octavo.backends.ops import Backend
 from octavo.backends.reference.backend import ReferenceBackend
@@ -16,15 +17,15 @@ NATIVE_NAMES = [f"native-{name}" for name in isa.runnable_isas()]
 BACKEND_NAMES = ["reference", *NATIVE_NAMES]
 
 
-def make_backend(name: str, num_threads: int = 2) -> Backend:
-    """The backend of this name, computing op by op. `num_threads` means nothing to the reference."""
+def make_backend(name: str, num_threads: int = 2, *, is_recorded: bool = False, **options: Any) -> Backend:
+    """The backend of this name. What follows the name means nothing to the reference."""
     if name == "reference":
         return ReferenceBackend()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCTAVO_ISA", name.removeprefix("native-"))
         isa.load_extension.cache_clear()
         try:
-            return NativeBackend(num_threads, is_recorded=False)
+            return NativeBackend(num_threads, is_recorded=is_recorded, **options)
         finally:
             isa.load_extension.cache_clear()
 
@@ -45,5 +46,6 @@ def native_name(request: pytest.FixtureRequest) -> str:
 def _poisoned_results() -> Iterator[None]:
     """Kernels find NaN where their results go, so that what they forget to write is seen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operations, "empty", lambda *shape: np.full(shape, np.nan, np.float32))
+        for module in (operations, plan):
+            patch.setattr(module, "empty", lambda *shape: np.full(shape, np.nan, np.float32))
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 
 from octavo.backends.native import plan
 from octavo.backends.native.arena import RESULT, last_uses, place
-from octavo.backends.native.backend import NativeBackend
 from octavo.backends.native.fusions import apply_rules
 from octavo.backends.native.recorder import record
 from octavo.backends.native.recording import Attend, Buffer, GatherRows, Linear
-from octavo.backends.ops import Array, AttentionParams, KVCache, KVShape, Ops, StepBatch, Weight
+from octavo.backends.ops import Array, AttentionParams, Backend, KVCache, KVShape, Ops, StepBatch, Weight
+from tests.backends.conftest import NATIVE_NAMES, make_backend
 from tests.backends.op_calls import normal
 from tests.backends.stored_tensors import stored
 
@@ -45,7 +46,7 @@ class Weights:
 
 
 @cache
-def make_weights(backend: NativeBackend) -> Weights:
+def make_weights(backend: Backend) -> Weights:
     rng = np.random.default_rng(0)
     shapes = [(NUM_IDS, WIDTH), (WIDTH, WIDTH), (2 * WIDTH, WIDTH), (NUM_OUTPUTS, WIDTH), (WIDTH,), (HEAD_DIM,), (4,)]
     angles = normal(rng, 64, HEAD_DIM // 2)
@@ -111,9 +112,17 @@ def random_batch(seed: int) -> StepBatch:
     )
 
 
+KINDS: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "bfloat16": {"dtype": "bfloat16"},
+    "int8": {"quantization": "int8"},
+    "int4": {"quantization": "int4"},
+}
+
+
 @cache
-def backend_of(*, is_recorded: bool, quantization: str | None = None) -> NativeBackend:
-    return NativeBackend(2, quantization=quantization, is_recorded=is_recorded)
+def backend_of(name: str = NATIVE_NAMES[0], kind: str = "float32", *, is_recorded: bool = True) -> Backend:
+    return make_backend(name, is_recorded=is_recorded, **KINDS[kind])
 
 
 NAMES = ["add", "linear", "rms_norm", "silu_mul", "swap_halves"]
@@ -131,18 +140,18 @@ def with_attention(instructions: list[Instruction], places: set[int]) -> tuple[I
 @given(
     instructions=INSTRUCTIONS,
     places=st.sets(st.integers(0, 11), max_size=KV_SHAPE.num_layers),
-    quantization=st.sampled_from([None, "int8", "int4"]),
+    kind=st.sampled_from(list(KINDS)),
+    kv_dtype=st.sampled_from(["float32", "bfloat16", "int8"]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_a_plan_computes_what_its_ops_compute(instructions, places, quantization, seed):
+def test_a_plan_computes_what_its_ops_compute(native_name, instructions, places, kind, kv_dtype, seed):
     results = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "build_plan", partial(plan.build_plan, is_poisoned=True))
-        patch.setattr(plan, "empty", lambda *shape: np.full(shape, np.nan, np.float32))
         for is_recorded in (False, True):
-            backend = backend_of(is_recorded=is_recorded, quantization=quantization)
+            backend = backend_of(native_name, kind, is_recorded=is_recorded)
             model = RandomModel(make_weights(backend), with_attention(instructions, places))
-            step = backend.prepare(model, backend.allocate_kv(KV_SHAPE))
+            step = backend.prepare(model, backend.allocate_kv(dataclasses.replace(KV_SHAPE, dtype=kv_dtype)))
             results.append([step.run(random_batch(seed + i)).tobytes() for i in range(3)])
     assert results[0] == results[1]
 
@@ -150,7 +159,7 @@ def test_a_plan_computes_what_its_ops_compute(instructions, places, quantization
 @settings(max_examples=60, deadline=None)
 @given(instructions=INSTRUCTIONS, places=st.sets(st.integers(0, 11), max_size=KV_SHAPE.num_layers))
 def test_arrays_that_are_alive_share_no_memory(instructions, places):
-    backend = backend_of(is_recorded=True)
+    backend = backend_of()
     model = RandomModel(make_weights(backend), with_attention(instructions, places))
     recording = apply_rules(record(model, backend.allocate_kv(KV_SHAPE)))
     slot_by_buffer = place(recording)
@@ -169,9 +178,9 @@ def recorded(forward: Callable[[Ops, Any, KVCache, Weights], Any]) -> list[Any]:
 
     class Model:
         def forward(self, ops: Ops, batch: Any, kv: KVCache) -> Array:
-            return forward(ops, batch, kv, make_weights(backend_of(is_recorded=True)))
+            return forward(ops, batch, kv, make_weights(backend_of()))
 
-    backend = backend_of(is_recorded=True)
+    backend = backend_of()
     return list(apply_rules(record(Model(), backend.allocate_kv(KV_SHAPE))).ops)
 
 
@@ -231,7 +240,7 @@ def test_what_does_not_fit_is_refused_while_it_is_recorded(message):
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(name, values, message):
-    backend = backend_of(is_recorded=True)
+    backend = backend_of()
     model = RandomModel(make_weights(backend), (("attend", -1, -1),))
     step = backend.prepare(model, backend.allocate_kv(KV_SHAPE))
     fields = {
