@@ -57,9 +57,8 @@ struct Tile {
     const float* bias;      // of the first panel's outputs; null: none
     const float* residual;  // what is added to out, laid out as out is; null: nothing
     int64_t residual_stride;
-    float* out;
+    float* out;  // of whole panels
     int64_t out_stride;
-    int64_t num_columns;  // what is left of N: the last panel may be wider
 };
 
 // The sums of one group, all of whose products are under way at once.
@@ -118,18 +117,30 @@ template <class Codes, int ROWS, int PANELS>
     }
 #pragma GCC unroll 16
     for (int c = 0; c < VECS; ++c) {
-        const int64_t columns = std::min<int64_t>(kWidth, tile.num_columns - c * kWidth);
         const Vec bias = tile.bias == nullptr ? Vec{} : load(tile.bias + c * kWidth);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) {
-            if (columns <= 0) continue;
-            const int count = static_cast<int>(columns);
             Vec total = totals[r][c] + bias;
-            if (tile.residual != nullptr)
-                total = load_first(tile.residual + r * tile.residual_stride + c * kWidth, count) + total;
-            store_first(tile.out + r * tile.out_stride + c * kWidth, total, count);
+            if (tile.residual != nullptr) total = load(tile.residual + r * tile.residual_stride + c * kWidth) + total;
+            store(tile.out + r * tile.out_stride + c * kWidth, total);
         }
     }
+}
+
+// The same for one panel of which only the first columns are wanted.
+template <class Codes, int ROWS>
+void multiply_part(Tile<Codes> tile, int64_t num_columns) {
+    float padded[ROWS][kPanel];
+    const Tile<Codes> part = tile;
+    tile.residual = nullptr;
+    tile.out = padded[0];
+    tile.out_stride = kPanel;
+    multiply_tile<Codes, ROWS, 1>(tile);
+    for (int r = 0; r < ROWS; ++r)
+        for (int64_t j = 0; j < num_columns; ++j) {
+            const float* residual = part.residual + r * part.residual_stride;
+            part.out[r * part.out_stride + j] = part.residual == nullptr ? padded[r][j] : residual[j] + padded[r][j];
+        }
 }
 
 template <class Codes>
@@ -227,13 +238,16 @@ void QuantizedWeight<Codes>::multiply_panels(const Rows& x, const ConstMatrix* r
                 residual == nullptr ? nullptr : residual->row(tile * x.tile_rows) + panel * kPanel,
                 residual == nullptr ? 0 : residual->row_stride,
                 out.row(tile * x.tile_rows) + panel * kPanel,
-                out.row_stride,
-                num_outputs() - panel * kPanel};
-            if (panel + PANELS <= last_panel) {
+                out.row_stride};
+            const int64_t num_whole = std::min(last_panel, num_outputs() / kPanel) - panel;
+            if (num_whole >= PANELS) {
                 multiply_tile<Codes, ROWS, PANELS>(operands);
                 panel += PANELS;
-            } else {
+            } else if (num_whole >= 1) {
                 multiply_tile<Codes, ROWS, 1>(operands);
+                panel += 1;
+            } else {
+                multiply_part<Codes, ROWS>(operands, num_outputs() - panel * kPanel);
                 panel += 1;
             }
         }

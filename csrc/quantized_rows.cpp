@@ -10,15 +10,11 @@ namespace {
 constexpr int kGroupVecs = kGroupSize / kWidth;
 constexpr int64_t kMinTaskElements = int64_t{1} << 13;  // fewer are done sooner than another thread has heard of them
 
-struct GroupNumbers {
-    float scale;
-    int32_t code_sum;
-};
-
-float largest_size(const Vec (&x)[kGroupVecs]) {
+// The largest absolute value of a group, infinity if one is not finite.
+inline float largest_size(const float* x) {
     IntVec largest = {};
-    for (const Vec& v : x) {
-        const IntVec bits = (IntVec)v & 0x7fffffff;
+    for (int i = 0; i < kGroupVecs; ++i) {
+        const IntVec bits = (IntVec)load(x + i * kWidth) & 0x7fffffff;
         largest = bits > largest ? bits : largest;  // as whole numbers the bits of NaN are the largest
     }
     const IntVec infinity = largest * 0 + 0x7f800000;
@@ -65,27 +61,51 @@ inline void store_codes(int16_t* to, const IntVec (&codes)[kGroupVecs]) {
     }
 }
 
+// Writes the codes round(x * inverse) of a group and returns their sum.
 template <class Activation>
-GroupNumbers quantize_group(const float* x, Activation* codes) {
-    Vec v[kGroupVecs];
-    for (int i = 0; i < kGroupVecs; ++i) v[i] = load(x + i * kWidth);
-    const float largest = largest_size(v);
-    const bool is_finite = largest < std::numeric_limits<float>::infinity();
-    if (!is_finite || largest < 0x1p-100f) {
-        std::fill_n(codes, kGroupSize, Activation{0});
-        return {is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN(), 0};
-    }
-    const Vec inverse = broadcast(127.0f / largest);
+inline float quantize_group(const float* x, float inverse, Activation* codes) {
     const Vec round = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     Vec sums = {};
     IntVec whole[kGroupVecs];
     for (int i = 0; i < kGroupVecs; ++i) {
-        const Vec shifted = v[i] * inverse + round;
+        const Vec shifted = load(x + i * kWidth) * inverse + round;
         sums += shifted - round;
         whole[i] = (IntVec)shifted - (IntVec)round;
     }
     store_codes(codes, whole);
-    return {largest / 127.0f, static_cast<int32_t>(sum(sums))};
+    return sum(sums);
+}
+
+constexpr int64_t kMostGroups = 16;  // whose numbers are computed together, that none waits for another's
+
+// The codes of some groups that follow each other, those of the next `stride` further on, and of each its scale and
+// the sum of its codes.
+template <class Activation>
+void quantize_groups(const float* x, int64_t count, Activation* codes, int64_t stride, float* scales, float* sums) {
+    alignas(64) float inverses[kMostGroups] = {};
+    for (int64_t g = 0; g < count; ++g) scales[g] = largest_size(x + g * kGroupSize);
+    for (int64_t g = 0; g < count; g += kWidth) {
+        const Vec largest = load(scales + g), infinity = broadcast(std::numeric_limits<float>::infinity());
+        const Vec smallest = broadcast(0x1p-100f);
+        const Vec nan = broadcast(std::numeric_limits<float>::quiet_NaN());
+        const Vec inverse = 127.0f / largest;
+        store(inverses + g, largest < smallest ? Vec{} : largest < infinity ? inverse : Vec{});
+        store(scales + g, largest < smallest ? Vec{} : largest < infinity ? largest / 127.0f : nan);
+    }
+    for (int64_t g = 0; g < count; ++g) {
+        if (inverses[g] > 0) {
+            sums[g] = quantize_group(x + g * kGroupSize, inverses[g], codes + g * stride);
+        } else {
+            std::fill_n(codes + g * stride, kGroupSize, Activation{0});
+            sums[g] = 0;
+        }
+    }
+}
+
+// Copies a row to `to`, followed by zeros up to the end of its last group.
+const float* pad(const float* row, int64_t num_columns, float* to) {
+    std::fill(std::copy_n(row, num_columns, to), to + num_groups(num_columns) * kGroupSize, 0.0f);
+    return to;
 }
 
 template <class Activation>
@@ -109,24 +129,29 @@ QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const Ro
     const QuantizedRows<Activation> rows{codes, scales, starts, scaled_sums, x.num_rows(), groups, tile_rows};
     const auto quantize_row = [=](int64_t t, const float* row) {
         const int64_t tile = t / tile_rows, tile_size = rows.rows(tile);
-        for (int64_t g = 0; g < groups; ++g) {
-            const float* from = row + g * kGroupSize;
-            const int64_t count = num_columns - g * kGroupSize;
-            float padded[kGroupSize] = {};
-            if (count < kGroupSize) std::copy_n(from, count, padded);
-            const int64_t i = rows.offset(tile) + g * tile_size + t % tile_rows;
-            const GroupNumbers group = quantize_group(count < kGroupSize ? padded : from, codes + i * kGroupSize);
-            scales[i] = group.scale;
-            scaled_sums[i] = group.scale * static_cast<float>(group.code_sum);
-            starts[i] = Dot::encode(-offset * group.code_sum);
+        for (int64_t begin = 0; begin < groups; begin += kMostGroups) {
+            const int64_t count = std::min(kMostGroups, groups - begin);
+            int64_t i = rows.offset(tile) + begin * tile_size + t % tile_rows;
+            alignas(64) float scale[kMostGroups] = {}, sum[kMostGroups];
+            quantize_groups(row + begin * kGroupSize, count, codes + i * kGroupSize, tile_size * kGroupSize, scale,
+                            sum);
+            for (int64_t g = 0; g < count; ++g, i += tile_size) {
+                scales[i] = scale[g];
+                scaled_sums[i] = scale[g] * sum[g];
+                starts[i] = Dot::encode(-offset * static_cast<int32_t>(sum[g]));
+            }
         }
     };
     pool.parallel_ranges(x.num_rows(), std::max<int64_t>(1, kMinTaskElements / num_columns),
                          [&](int64_t begin, int64_t end) {
-                             static thread_local Buffer scratch;
+                             static thread_local Buffer scratch, padded;
                              scratch.reserve(num_columns);
-                             for (int64_t t = begin; t < end; ++t)
-                                 quantize_row(t, x.rows(t, t + 1, scratch.data()).data);
+                             padded.reserve(groups * kGroupSize);
+                             for (int64_t t = begin; t < end; ++t) {
+                                 const float* row = x.rows(t, t + 1, scratch.data()).data;
+                                 if (num_columns % kGroupSize != 0) row = pad(row, num_columns, padded.data());
+                                 quantize_row(t, row);
+                             }
                          });
     return rows;
 }
