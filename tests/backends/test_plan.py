@@ -38,6 +38,7 @@ class Weights:
     embedding: Weight
     square: Weight
     wide: Weight  # to twice the width
+    narrow: Weight  # from a quarter of it
     head: Weight
     norm: Weight
     head_norm: Weight
@@ -45,13 +46,24 @@ class Weights:
     rotary: Weight
 
 
-@cache
 def make_weights(backend: Backend) -> Weights:
     rng = np.random.default_rng(0)
-    shapes = [(NUM_IDS, WIDTH), (WIDTH, WIDTH), (2 * WIDTH, WIDTH), (NUM_OUTPUTS, WIDTH), (WIDTH,), (HEAD_DIM,), (4,)]
     angles = normal(rng, 64, HEAD_DIM // 2)
-    packed = [backend.load_weight([stored(normal(rng, *shape) / np.float32(4))]) for shape in shapes]
-    return Weights(*[*packed, backend.rotary_table(np.cos(angles), np.sin(angles))])
+
+    def pack(*shape: int) -> Weight:
+        return backend.load_weight([stored(normal(rng, *shape) / np.float32(4))])
+
+    return Weights(
+        embedding=pack(NUM_IDS, WIDTH),
+        square=pack(WIDTH, WIDTH),
+        wide=pack(2 * WIDTH, WIDTH),
+        narrow=pack(WIDTH, WIDTH // 4),
+        head=pack(NUM_OUTPUTS, WIDTH),
+        norm=pack(WIDTH),
+        head_norm=pack(HEAD_DIM),
+        sinks=pack(WIDTH // HEAD_DIM),
+        rotary=backend.rotary_table(np.cos(angles), np.sin(angles)),
+    )
 
 
 Instruction = tuple[str, int, int]  # an op, and which of the arrays so far it takes
@@ -70,8 +82,13 @@ class RandomModel:
         for name, i, j in self.instructions:
             x, y = arrays[i % len(arrays)], arrays[j % len(arrays)]
             arrays.append(ops.add(x, y) if name == "add" else getattr(self, name)(ops, x, batch, layers))
-        x = ops.gather_rows(arrays[-1], batch.logits_rows)
-        return ops.linear(ops.rms_norm(x, self.weights.norm, 1e-5), self.weights.head)
+        wide = ops.linear(arrays[-1], self.weights.wide)
+        left, _ = ops.split(wide, [WIDTH, WIDTH])
+        x, y, z = (ops.gather_rows(a, batch.logits_rows) for a in (arrays[-1], wide, left))
+        x = ops.add(ops.add(x, ops.silu_mul(y)), z)
+        logits = ops.linear(ops.rms_norm(x, self.weights.norm, 1e-5), self.weights.head)
+        ops.add(logits, ops.linear(x, self.weights.head))  # which nobody reads
+        return logits
 
     def linear(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
         return ops.linear(x, self.weights.square)
@@ -79,12 +96,20 @@ class RandomModel:
     def rms_norm(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
         return ops.rms_norm(x, self.weights.norm, 1e-5)
 
+    def head_norm(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
+        return ops.rms_norm(x, self.weights.head_norm, 1e-5)
+
     def silu_mul(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
         return ops.silu_mul(ops.linear(x, self.weights.wide))
 
     def swap_halves(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
         left, right = ops.split(ops.linear(x, self.weights.wide), [WIDTH, WIDTH])
         return ops.add(right, left)
+
+    def linear_of_some(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
+        _, right = ops.split(ops.rms_norm(x, self.weights.norm, 1e-5), [WIDTH // 2, WIDTH // 2])
+        some, _ = ops.split(right, [WIDTH // 4, WIDTH // 4])
+        return ops.linear(some, self.weights.narrow)
 
     def attend(self, ops: Ops, x: Array, batch: Any, layers: Any) -> Array:
         kv, weights = next(layers), self.weights
@@ -121,11 +146,14 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def backend_of(name: str = NATIVE_NAMES[0], kind: str = "float32", *, is_recorded: bool = True) -> Backend:
-    return make_backend(name, is_recorded=is_recorded, **KINDS[kind])
+def open_backend(
+    name: str = NATIVE_NAMES[0], kind: str = "float32", *, is_recorded: bool = True
+) -> tuple[Backend, Weights]:
+    backend = make_backend(name, is_recorded=is_recorded, **KINDS[kind])
+    return backend, make_weights(backend)
 
 
-NAMES = ["add", "linear", "rms_norm", "silu_mul", "swap_halves"]
+NAMES = ["add", "linear", "rms_norm", "head_norm", "silu_mul", "swap_halves", "linear_of_some"]
 INSTRUCTIONS = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(-4, -1), st.integers(-4, -1)), min_size=1, max_size=12
 )
@@ -149,8 +177,8 @@ def test_a_plan_computes_what_its_ops_compute(native_name, instructions, places,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "build_plan", partial(plan.build_plan, is_poisoned=True))
         for is_recorded in (False, True):
-            backend = backend_of(native_name, kind, is_recorded=is_recorded)
-            model = RandomModel(make_weights(backend), with_attention(instructions, places))
+            backend, weights = open_backend(native_name, kind, is_recorded=is_recorded)
+            model = RandomModel(weights, with_attention(instructions, places))
             step = backend.prepare(model, backend.allocate_kv(dataclasses.replace(KV_SHAPE, dtype=kv_dtype)))
             results.append([step.run(random_batch(seed + i)).tobytes() for i in range(3)])
     assert results[0] == results[1]
@@ -159,8 +187,8 @@ def test_a_plan_computes_what_its_ops_compute(native_name, instructions, places,
 @settings(max_examples=60, deadline=None)
 @given(instructions=INSTRUCTIONS, places=st.sets(st.integers(0, 11), max_size=KV_SHAPE.num_layers))
 def test_arrays_that_are_alive_share_no_memory(instructions, places):
-    backend = backend_of()
-    model = RandomModel(make_weights(backend), with_attention(instructions, places))
+    backend, weights = open_backend()
+    model = RandomModel(weights, with_attention(instructions, places))
     recording = apply_rules(record(model, backend.allocate_kv(KV_SHAPE)))
     slot_by_buffer = place(recording)
     alive: set[Buffer] = set()
@@ -178,9 +206,9 @@ def recorded(forward: Callable[[Ops, Any, KVCache, Weights], Any]) -> list[Any]:
 
     class Model:
         def forward(self, ops: Ops, batch: Any, kv: KVCache) -> Array:
-            return forward(ops, batch, kv, make_weights(backend_of()))
+            return forward(ops, batch, kv, weights)
 
-    backend = backend_of()
+    backend, weights = open_backend()
     return list(apply_rules(record(Model(), backend.allocate_kv(KV_SHAPE))).ops)
 
 
@@ -240,8 +268,8 @@ def test_what_does_not_fit_is_refused_while_it_is_recorded(message):
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(name, values, message):
-    backend = backend_of()
-    model = RandomModel(make_weights(backend), (("attend", -1, -1),))
+    backend, weights = open_backend()
+    model = RandomModel(weights, (("attend", -1, -1),))
     step = backend.prepare(model, backend.allocate_kv(KV_SHAPE))
     fields = {
         "input_ids": [3], "positions": [0], "slot_mapping": [0], "query_start_loc": [0, 1], "seq_lens": [1],

@@ -88,7 +88,7 @@ def silu_mul_inside_linear(first: PlanOp, second: PlanOp) -> PlanOp | None:
 def residual_inside_linear(first: PlanOp, second: PlanOp) -> PlanOp | None:
     """What is added to a linear layer's output is added where the layer stores it."""
     match first, second:
-        case ((Linear() | LinearOfRmsNorm() | LinearOfSiluMul()), Add()) if first.residual is None:
+        case ((Linear() | LinearOfRmsNorm() | LinearOfSiluMul()), Add()):
             return first.with_arguments(residual=second.x if first.out == second.y else second.y, out=second.out)
     return None
 
