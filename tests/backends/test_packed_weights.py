@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import gguf
 import numpy as np
 import pytest
@@ -57,7 +55,7 @@ class Kernels:
 
 
 @pytest.fixture(scope="module", params=isa.runnable_isas())
-def kernels(request: pytest.FixtureRequest) -> Iterator[Kernels]:
+def kernels(request: pytest.FixtureRequest) -> Kernels:
     """Each build in turn."""
     return Kernels(request.param)
 
