@@ -76,7 +76,7 @@ def assert_equal_steps(name: str, kind: str, steps: Sequence[StepBatch], num_thr
         assert recorded.step.run(batch).tobytes() == expected.tobytes(), f"step {index}"
 
 
-@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("num_threads", [1, 2, 5])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MODELS)
 def test_prompts_and_decodes_together(name, kind, num_threads):
