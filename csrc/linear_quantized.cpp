@@ -263,7 +263,7 @@ void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& x, cons
     const int64_t tiles_per_task = std::max<int64_t>(1, kTaskElements / (kDotRows * num_inputs()));
     const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
     const int64_t products = x.num_rows() * num_outputs() * num_inputs();
-    const int64_t wanted = std::min(4 * static_cast<int64_t>(pool.num_threads()), products / kMinTaskProducts + 1);
+    const int64_t wanted = pool.num_equal_tasks(products, kMinTaskProducts);
     const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels());
     pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
         const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;

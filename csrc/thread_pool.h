@@ -46,6 +46,13 @@ class ThreadPool {
                      [&](int64_t i) { function(i * range, std::min(count, (i + 1) * range)); });
     }
 
+    // How many tasks of equal size to cut `work` into, each of about min_work or more: so many that all threads are
+    // done at the same time, with some slack for threads that are late.
+    int64_t num_equal_tasks(int64_t work, int64_t min_work) const {
+        const int64_t most = std::max<int64_t>(1, work / min_work), threads = num_threads();
+        return most <= threads ? most : std::min<int64_t>(most / threads, 4) * threads;
+    }
+
   private:
     using Task = void (*)(const void* function, int64_t i);
 
