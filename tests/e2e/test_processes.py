@@ -84,6 +84,7 @@ def test_front_killed(server, moment):
     [engine_id] = server.engine_process_ids()
     futures = ask_all(server) if moment == "busy" else []
     os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait(GRACE_S)  # a dying process lets go of one file after the other
     until(lambda: not is_running(engine_id), GRACE_S)
     for future in futures:
         assert isinstance(future.exception(), httpx.RemoteProtocolError)  # cut off: no end of the stream
