@@ -182,7 +182,8 @@ template <class Element>
 class FloatWeight final : public LinearWeight {
   public:
     FloatWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
-        : LinearWeight(weight, bias), elements_(num_panels() * panels().num_k * kPanel) {
+        : LinearWeight(weight, bias),
+          elements_(NumberBuffer<Element>::lasting(num_panels() * panels().num_k * kPanel)) {
         pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
             for (int64_t panel = begin; panel < end; ++panel) pack_panel(weight, panel);
         });

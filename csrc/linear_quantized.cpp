@@ -32,6 +32,7 @@ constexpr int kDotRows = 2, kDotSums = 8;
 #endif
 
 constexpr int dot_panels(int rows) {
+    if (rows == 1) return 1;  // waits for memory, which is fastest read in one go
     const int most = kDotSums / (rows * kPanelVecs);
     return most >= 4 ? 4 : most >= 2 ? 2 : 1;
 }
@@ -171,8 +172,8 @@ class QuantizedWeight final : public LinearWeight {
 template <class Codes>
 QuantizedWeight<Codes>::QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
     : LinearWeight(weight, bias),
-      codes_(num_panels() * groups() * Codes::kGroupBytes),
-      scales_(num_panels() * groups() * kGroupHalves<Codes>) {
+      codes_(NumberBuffer<uint8_t>::lasting(num_panels() * groups() * Codes::kGroupBytes)),
+      scales_(NumberBuffer<uint16_t>::lasting(num_panels() * groups() * kGroupHalves<Codes>)) {
     pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t panel = begin; panel < end; ++panel) pack_panel(weight, panel);
     });
