@@ -11,33 +11,52 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from octavo.core.admission import RequestRejected
+from octavo.core.messages import StepStats
 from octavo.core.sampling_params import ParameterError
 from octavo.engine.async_engine import AsyncEngine
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.engine_status import EngineUnavailableError
 from octavo.server.access_log import AccessLog
 from octavo.server.chat import create_chat_completion
+from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
+from octavo.server.completion_protocol import Completion, CompletionRequest
 from octavo.server.completions import create_completion
+from octavo.server.endpoint import Endpoint
 from octavo.server.errors import ApiError, as_api_error
-from octavo.server.health import get_health, get_load, get_root, get_version
+from octavo.server.health import Version, get_health, get_load, get_root, get_version
 from octavo.server.models import list_models, retrieve_model
+from octavo.server.openai import Model, ModelList
+from octavo.server.parameters import NEUTRAL_VALUES
 from octavo.server.serving import Serving
 
-ROUTES = [  # paths as PlainPath leaves them
-    Route("/chat/completions", create_chat_completion, methods=["POST"]),
-    Route("/completions", create_completion, methods=["POST"]),
-    Route("/models", list_models),
-    Route("/models/{model_id:path}", retrieve_model),
-    Route("/health", get_health),
-    Route("/ping", get_health),
-    Route("/load", get_load),
-    Route("/version", get_version),
-    Route("/", get_root),
-]
+ENDPOINTS = (
+    Endpoint(
+        path="/chat/completions",
+        handle=create_chat_completion,
+        body=ChatCompletionRequest,
+        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (False,)},  # writing them is the template's business
+        answer=ChatCompletion,
+        event=ChatCompletionChunk,
+    ),
+    Endpoint(
+        path="/completions",
+        handle=create_completion,
+        body=CompletionRequest,
+        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (True,)},
+        answer=Completion,
+        event=Completion,
+    ),
+    Endpoint(path="/models", handle=list_models, answer=ModelList),
+    Endpoint(path="/models/{model_id:path}", handle=retrieve_model, answer=Model),
+    Endpoint(path="/health", handle=get_health),
+    Endpoint(path="/ping", handle=get_health),
+    Endpoint(path="/load", handle=get_load, answer=StepStats),
+    Endpoint(path="/version", handle=get_version, answer=Version),
+    Endpoint(path="/", handle=get_root),
+)
 
 # Whatever else is raised is a fault of ours: AccessLog writes it down and answers for it.
 EXPECTED_ERRORS = (
@@ -66,7 +85,7 @@ class PlainPath:
 def create_app(engine: AsyncEngine, model_names: Sequence[str] = ()) -> Starlette:
     """The application over an engine, which may still be loading. Without `model_names`: the name the engine found."""
     app = Starlette(
-        routes=ROUTES,
+        routes=[endpoint.route() for endpoint in ENDPOINTS],
         middleware=[
             Middleware(AccessLog),
             Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"]),
@@ -82,7 +101,7 @@ async def _answer_no_route(request: Request, error: Exception) -> Response:
     """404 and 405, which the router raises."""
     assert isinstance(error, HTTPException)
     code = error.detail.lower().replace(" ", "_")
-    paths = ", ".join(sorted(route.path for route in ROUTES))
+    paths = ", ".join(sorted(endpoint.path for endpoint in ENDPOINTS))
     message = f"{request.method} {request.url.path}: {error.detail}; served here, with or without /v1: {paths}"
     response = ApiError(error.status_code, code, message).response()
     response.headers.update(error.headers or {})  # Allow

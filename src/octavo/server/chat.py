@@ -9,10 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from octavo.core.sampling_params import SamplingParams
-from octavo.engine.generation_stream import GenerationStream
-from octavo.engine.outputs import CompletionOutput
+from octavo.engine.outputs import Logprob
 from octavo.engine.wire import Ready
-from octavo.server.answer import Answer, check_stream_options, json_response
+from octavo.server.answer import AnswerHead, check_stream_options, json_response
 from octavo.server.chat_messages import template_messages
 from octavo.server.chat_protocol import (
     AnswerMessage,
@@ -24,13 +23,12 @@ from octavo.server.chat_protocol import (
     ChatLogprobs,
     Delta,
 )
-from octavo.server.disconnect import finish_or_disconnect
 from octavo.server.errors import invalid
 from octavo.server.logprobs import chat_logprobs
-from octavo.server.parameters import refuse_unsupported, sampling_params
-from octavo.server.request_body import convert, read_object
-from octavo.server.serving import Serving, serving_of
+from octavo.server.parameters import sampling_params
+from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
+from octavo.server.turn import NewTokens, TextDelta, Turn, TurnEnd, TurnRequest, open_turn
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
@@ -38,78 +36,76 @@ if TYPE_CHECKING:
 RESERVED_VARIABLES = ("messages", "tools", "add_generation_prompt")
 
 
-async def create_chat_completion(request: Request) -> Response | EventStream:
+async def create_chat_completion(request: Request, body: ChatCompletionRequest) -> Response | EventStream:
     """Continue a conversation by one turn, or by n alternatives of it."""
     serving = serving_of(request)
-    serving.engine.check_ready()
-    fields = await read_object(request)
-    refuse_unsupported(fields, adds_special_tokens=False)  # writing them is the template's business
-    body = convert(fields, ChatCompletionRequest)
-    return await finish_or_disconnect(request.receive, _answer(serving, body))
-
-
-async def _answer(serving: Serving, body: ChatCompletionRequest) -> Response | EventStream:
     check_stream_options(body)
     model = serving.model_name(body.model)
     engine = serving.engine
-    params = _sampling_params(body, engine.ready)
-    prompt = await engine.render_chat(
-        template_messages(body.messages),
-        add_generation_prompt=body.add_generation_prompt,
-        variables=_template_variables(body.chat_template_kwargs),
+    turn = await open_turn(
+        serving,
+        TurnRequest(
+            messages=template_messages(body.messages),
+            params=_sampling_params(body, engine.ready),
+            add_generation_prompt=body.add_generation_prompt,
+            template_variables=_template_variables(body.chat_template_kwargs),
+            priority=body.priority,
+            cache_salt=body.cache_salt,
+        ),
     )
-    stream = await engine.submit([prompt], params, priority=body.priority, cache_salt=body.cache_salt)
-    answer = ChatAnswer(model, body, stream, engine.tokenizer)
+    answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, engine.tokenizer, body.top_logprobs or 0)
     if body.stream:
-        return EventStream(answer.chunks(), stream.close)
+        return EventStream(answer.chunks(), turn.close)
     return json_response(await answer.whole())
 
 
-class ChatAnswer(Answer):
+class ChatAnswer:
     """An answer in the chat form."""
 
-    def __init__(self, model: str, body: ChatCompletionRequest, stream: GenerationStream, tokenizer: Tokenizer) -> None:
-        super().__init__("chatcmpl", model, body, stream)
-        self._num_top_logprobs = body.top_logprobs or 0
+    def __init__(self, head: AnswerHead, turn: Turn, tokenizer: Tokenizer, num_top_logprobs: int) -> None:
+        self._head = head
+        self._turn = turn
         self._tokenizer = tokenizer
+        self._num_top_logprobs = num_top_logprobs
 
     async def whole(self) -> ChatCompletion:
         """The answer in one piece."""
+        head = self._head
         choices = [
             ChatChoice(
-                index=index,
+                index=choice.index,
                 message=AnswerMessage(choice.text),
-                logprobs=self._logprobs(choice),
+                logprobs=self._logprobs(choice.token_ids, choice.logprobs),
                 finish_reason=choice.finish_reason,
                 stop_reason=choice.stop_reason,
             )
-            for index, choice in await self.final_choices()
+            for choice in await self._turn.choices()
         ]
-        return ChatCompletion(self.id, self.created, self.model, choices, self.usage)
+        return ChatCompletion(head.id, head.created, head.model, choices, self._turn.usage)
 
     async def chunks(self) -> AsyncGenerator[ChatCompletionChunk, None]:
         """The answer in pieces: a role for each choice, in order; then text; for each choice one finish_reason."""
-        for index in range(self.num_choices):
-            yield self._chunk(ChatChunkChoice(index, Delta(role="assistant", content="")))
-        async for output in self.outputs():
-            for choice in output.outputs:
-                if choice.text or choice.logprobs:
-                    delta = Delta(content=choice.text)
-                    yield self._chunk(ChatChunkChoice(choice.index, delta, self._logprobs(choice)))
-                if choice.finish_reason is not None:
-                    yield self._chunk(
-                        ChatChunkChoice(
-                            choice.index, Delta(), finish_reason=choice.finish_reason, stop_reason=choice.stop_reason
-                        )
-                    )
-        if self.has_usage_chunk:
-            yield ChatCompletionChunk(self.id, self.created, self.model, [], self.usage)
+        for index in range(self._turn.num_choices):
+            yield self._chunk(index, Delta(role="assistant", content=""))
+        async for event in self._turn.events():
+            match event:
+                case NewTokens(index, token_ids, logprobs):
+                    if logprobs is not None:
+                        yield self._chunk(index, Delta(content=""), logprobs=self._logprobs(token_ids, logprobs))
+                case TextDelta(index, text):
+                    yield self._chunk(index, Delta(content=text))
+                case TurnEnd(index, finish_reason, stop_reason):
+                    yield self._chunk(index, Delta(), finish_reason=finish_reason, stop_reason=stop_reason)
+        if self._head.has_usage_chunk:
+            yield ChatCompletionChunk(self._head.id, self._head.created, self._head.model, [], self._turn.usage)
 
-    def _chunk(self, choice: ChatChunkChoice) -> ChatCompletionChunk:
-        return ChatCompletionChunk(self.id, self.created, self.model, [choice], self.chunk_usage)
+    def _chunk(self, index: int, delta: Delta, **rest: Any) -> ChatCompletionChunk:
+        head = self._head
+        choice = ChatChunkChoice(index, delta, **rest)
+        return ChatCompletionChunk(head.id, head.created, head.model, [choice], head.chunk_usage(self._turn.usage))
 
-    def _logprobs(self, choice: CompletionOutput) -> ChatLogprobs | None:
-        return chat_logprobs(choice, self._num_top_logprobs, self._tokenizer)
+    def _logprobs(self, token_ids: list[int], logprobs: list[dict[int, Logprob]] | None) -> ChatLogprobs | None:
+        return chat_logprobs(token_ids, logprobs, self._num_top_logprobs, self._tokenizer)
 
 
 def _template_variables(variables: dict[str, Any]) -> dict[str, Any]:

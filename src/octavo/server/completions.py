@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import Prompt
 from octavo.engine.outputs import CompletionOutput
-from octavo.server.answer import Answer, check_stream_options, json_response
+from octavo.server.answer import AnswerHead, check_stream_options, json_response
 from octavo.server.completion_protocol import Completion, CompletionChoice, CompletionRequest
-from octavo.server.disconnect import finish_or_disconnect
+from octavo.server.counted_stream import CountedStream
 from octavo.server.errors import invalid
 from octavo.server.logprobs import CompletionLogprobsWriter
-from octavo.server.parameters import refuse_unsupported, sampling_params
-from octavo.server.request_body import convert, read_object
-from octavo.server.serving import Serving, serving_of
+from octavo.server.openai import Usage
+from octavo.server.parameters import sampling_params
+from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
 
 if TYPE_CHECKING:
@@ -28,17 +28,9 @@ DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
 
 
-async def create_completion(request: Request) -> Response | EventStream:
+async def create_completion(request: Request, body: CompletionRequest) -> Response | EventStream:
     """Continue one prompt or several, each by n alternatives."""
     serving = serving_of(request)
-    serving.engine.check_ready()
-    fields = await read_object(request)
-    refuse_unsupported(fields, adds_special_tokens=True)
-    body = convert(fields, CompletionRequest)
-    return await finish_or_disconnect(request.receive, _answer(serving, body))
-
-
-async def _answer(serving: Serving, body: CompletionRequest) -> Response | EventStream:
     model = serving.model_name(body.model)
     engine = serving.engine
     check_stream_options(body)
@@ -53,48 +45,47 @@ async def _answer(serving: Serving, body: CompletionRequest) -> Response | Event
     prompts = _prompts(body.prompt)
     stream = await engine.submit(prompts, params, priority=body.priority, cache_salt=body.cache_salt)
     echoes = [_text(prompt, engine.tokenizer) if body.echo else "" for prompt in prompts]
-    answer = CompletionAnswer(model, body, stream, engine.tokenizer, echoes)
+    head = AnswerHead("cmpl", model, body)
+    answer = CompletionAnswer(head, CountedStream(stream, params.n), engine.tokenizer, echoes)
     if body.stream:
         return EventStream(answer.chunks(), stream.close)
     return json_response(await answer.whole())
 
 
-class CompletionAnswer(Answer):
+class CompletionAnswer:
     """An answer in the completions form. `echoes` go before the text of the choices, one for each prompt."""
 
-    def __init__(
-        self,
-        model: str,
-        body: CompletionRequest,
-        stream: GenerationStream,
-        tokenizer: Tokenizer,
-        echoes: Sequence[str],
-    ) -> None:
-        super().__init__("cmpl", model, body, stream)
-        self._echo_by_index = [echo for echo in echoes for _ in range(self.num_choices)]
+    def __init__(self, head: AnswerHead, stream: CountedStream, tokenizer: Tokenizer, echoes: Sequence[str]) -> None:
+        self._head = head
+        self._stream = stream
+        self._echo_by_index = [echo for echo in echoes for _ in range(stream.num_choices)]
         self._logprobs_by_index = [CompletionLogprobsWriter(tokenizer) for _ in self._echo_by_index]
 
     async def whole(self) -> Completion:
         """The answer in one piece."""
         choices = [
-            self._choice(index, choice, self._echo_by_index[index]) for index, choice in await self.final_choices()
+            self._choice(index, choice, self._echo_by_index[index])
+            for index, choice in await self._stream.final_choices()
         ]
-        return Completion(self.id, self.created, self.model, choices, self.usage)
+        return self._completion(choices, self._stream.usage)
 
     async def chunks(self) -> AsyncGenerator[Completion, None]:
         """The answer in pieces, those of different choices in any order."""
         for index, echo in enumerate(self._echo_by_index):
             if echo:
                 yield self._chunk(CompletionChoice(index, echo))
-        async for output in self.outputs():
+        async for output in self._stream.outputs():
             for choice in output.outputs:
                 if choice.text or choice.logprobs or choice.finish_reason is not None:
-                    yield self._chunk(self._choice(self.index_of(output, choice), choice))
-        if self.has_usage_chunk:
-            yield Completion(self.id, self.created, self.model, [], self.usage)
+                    yield self._chunk(self._choice(self._stream.index_of(output, choice), choice))
+        if self._head.has_usage_chunk:
+            yield self._completion([], self._stream.usage)
 
     def _chunk(self, choice: CompletionChoice) -> Completion:
-        return Completion(self.id, self.created, self.model, [choice], self.chunk_usage)
+        return self._completion([choice], self._head.chunk_usage(self._stream.usage))
+
+    def _completion(self, choices: list[CompletionChoice], usage: Usage | UnsetType | None) -> Completion:
+        return Completion(self._head.id, self._head.created, self._head.model, choices, usage)
 
     def _choice(self, index: int, choice: CompletionOutput, echo: str = "") -> CompletionChoice:
         logprobs = self._logprobs_by_index[index].write(choice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from octavo.core.sampling_params import MAX_LOGIT_BIAS, RequestOutputKind, SamplingParams, check_count
@@ -62,12 +63,8 @@ SAMPLING_FIELDS = (
 )
 
 
-def refuse_unsupported(fields: dict[str, Any], *, adds_special_tokens: bool) -> None:
-    """Raise the error for the first field that asks for what octavo does not do.
-
-    `adds_special_tokens`: whether the endpoint puts the model's special tokens before the prompt.
-    """
-    neutral_values = NEUTRAL_VALUES | {"add_special_tokens": (adds_special_tokens,)}
+def refuse_unsupported(fields: dict[str, Any], neutral_values: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise the error for the first field that asks for what octavo does not do: any but its neutral values."""
     for name, value in fields.items():
         if name in neutral_values and value not in neutral_values[name]:
             raise invalid(name, f"{name} is not supported; leave it out", "unsupported_parameter")

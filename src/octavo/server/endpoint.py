@@ -1,0 +1,45 @@
+"""Endpoint: what a route takes and gives, said once; the router and the API document are both made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.routing import Route
+
+from octavo.server.disconnect import finish_or_disconnect
+from octavo.server.parameters import refuse_unsupported
+from octavo.server.request_body import convert, read_object
+from octavo.server.serving import serving_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One route. Its summary in the API document is the first line of the handler's docstring."""
+
+    path: str  # as PlainPath leaves it
+    handle: Callable[..., Awaitable[Any]]  # (request, body) -> response; (request) where there is no body
+    body: type[msgspec.Struct] | None = None  # what is sent; without one the method is GET
+    neutral_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # of fields that are refused otherwise
+    answer: type | None = None  # the JSON of a 200
+    event: type | None = None  # the data of each event, where the answer can be streamed
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "GET" if self.body is None else "POST"
+
+    def route(self) -> Route:
+        """The endpoint as the router takes it."""
+        return Route(self.path, self.handle if self.body is None else self._serve_body, methods=[self.method])
+
+    async def _serve_body(self, request: Request) -> Any:
+        assert self.body is not None
+        serving_of(request).engine.check_ready()
+        fields = await read_object(request)
+        refuse_unsupported(fields, self.neutral_values)
+        body = convert(fields, self.body)
+        return await finish_or_disconnect(request.receive, self.handle(request, body))
