@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 MIN_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 
 
-def chat_logprobs(output: CompletionOutput, num_top: int, tokenizer: Tokenizer) -> ChatLogprobs | None:
+def chat_logprobs(
+    token_ids: list[int], logprobs: list[dict[int, Logprob]] | None, num_top: int, tokenizer: Tokenizer
+) -> ChatLogprobs | None:
     """The chat form: bytes beside the text, as the bytes of a token need not be whole characters."""
-    if output.logprobs is None:
+    if logprobs is None:
         return None
     content = []
-    for token_id, by_id in zip(output.token_ids, output.logprobs, strict=True):
+    for token_id, by_id in zip(token_ids, logprobs, strict=True):
         chosen = by_id[token_id]
         top = [
             TopLogprob(other.decoded_token, finite(other.logprob), list(tokenizer.token_bytes(other_id)))
