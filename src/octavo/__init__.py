@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from octavo.config import EngineConfig
-    from octavo.core.sampling_params import SamplingParams
+    from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
     from octavo.llm import LLM
 
     __version__: str
 
-__all__ = ["LLM", "EngineConfig", "SamplingParams", "__version__"]
+__all__ = ["LLM", "EngineConfig", "SamplingParams", "StructuredOutputsParams", "__version__"]
 
 _MODULE_BY_NAME = {
     "EngineConfig": "octavo.config",
     "LLM": "octavo.llm",
     "SamplingParams": "octavo.core.sampling_params",
+    "StructuredOutputsParams": "octavo.core.sampling_params",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats, TokenLogprobs
-from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.core.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from octavo.engine import wire
 
 REQUEST = EngineRequest(
@@ -28,6 +28,7 @@ REQUEST = EngineRequest(
         logit_bias=((5, -1.5), (7, 100.0)),
         allowed_token_ids=(5, 7),
         bad_words=("no", "é"),
+        structured_outputs=StructuredOutputsParams(json={"enum": ["é", 1]}),
     ),
     seed=2**64 - 1,
     eos_token_ids=(2, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -50,6 +51,8 @@ MAX_STOP_TOKEN_IDS = 128
 MAX_LOGIT_BIAS = 1024
 MAX_ALLOWED_TOKEN_IDS = 1024
 MAX_BAD_WORDS = 128
+MAX_CHOICES = 4096
+MAX_GRAMMAR_BYTES = 256 << 10  # of a schema, a pattern, a grammar, or all choices together
 
 
 class ParameterError(ValueError):
@@ -58,6 +61,53 @@ class ParameterError(ValueError):
     def __init__(self, param: str, message: str) -> None:
         super().__init__(message)
         self.param = param
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredOutputsParams:
+    """What the whole output must be: exactly one of these, else ParameterError.
+
+    Only the form is checked here. Whether a schema, a pattern or a grammar can be compiled, the engine says.
+    """
+
+    json: str | dict[str, Any] | None = None  # a JSON Schema; kept as JSON text, its keys in the order given
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None  # one of these texts
+    grammar: str | None = None  # in Lark's notation or in EBNF (GBNF), from the rule `start` or `root` on
+    json_object: bool = False  # any JSON object
+
+    def __post_init__(self) -> None:
+        if self.json is not None:
+            object.__setattr__(self, "json", _schema_text(self.json))
+        if self.choice is not None:
+            object.__setattr__(self, "choice", _strings("structured_outputs", self.choice, MAX_CHOICES))
+            if not self.choice:
+                raise _no_structure("choice is empty; give at least one text")
+        if not isinstance(self.json_object, bool):
+            raise _no_structure(f"json_object is {self.json_object!r}; it must be true or false")
+        given = [name for name in self.__slots__ if getattr(self, name) not in (None, False)]
+        if len(given) != 1:
+            held = " and ".join(given) or "nothing"
+            raise _no_structure(f"it holds {held}; give exactly one of {', '.join(self.__slots__)}")
+        kind, source = self.constraint
+        if not isinstance(source, str) or not source:
+            raise _no_structure(f"{kind} is {source!r}; it must be a string that is not empty")
+        try:
+            num_bytes = len(source.encode())
+        except UnicodeEncodeError as error:
+            raise _no_structure(f"{kind} holds half a surrogate pair at character {error.start}") from None
+        if num_bytes > MAX_GRAMMAR_BYTES:
+            raise _no_structure(f"{kind} has {num_bytes} bytes; at most {MAX_GRAMMAR_BYTES} are allowed: simplify it")
+
+    @property
+    def constraint(self) -> tuple[str, str]:
+        """("json", "regex", "choice" or "grammar", what it says): choices as a JSON list, json_object as a schema."""
+        if self.choice is not None:
+            return "choice", json.dumps(self.choice, ensure_ascii=False)
+        if self.json_object:
+            return "json", '{"type":"object"}'
+        kind = next(name for name in ("json", "regex", "grammar") if getattr(self, name) is not None)
+        return kind, getattr(self, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +136,7 @@ class SamplingParams:
     bad_words: tuple[
         str, ...
     ] = ()  # texts that are never completed: of several tokens the last is banned, in its place
+    structured_outputs: StructuredOutputsParams | None = None
     logprobs: int | None = None  # how many alternatives to report at each token; 0: the chosen token only
     detokenize: bool = True
     skip_special_tokens: bool = True
@@ -109,6 +160,8 @@ class SamplingParams:
                 raise ParameterError(
                     "allowed_token_ids", "allowed_token_ids is empty; leave it out to allow every token"
                 )
+        if not isinstance(self.structured_outputs, StructuredOutputsParams | None):
+            raise _no_structure(f"it is a {type(self.structured_outputs).__name__}; make a StructuredOutputsParams")
         if self.stop and not self.detokenize:
             raise ParameterError("stop", "stop strings need detokenize=True; use stop_token_ids instead")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -164,6 +217,24 @@ def _token_ids(name: str, value: Any, max_num_ids: int) -> tuple[int, ...]:
     for token_id in ids:
         _check_token_id(name, token_id)
     return ids
+
+
+def _schema_text(schema: Any) -> str:
+    """A JSON Schema as compact JSON text: equal schemas in equal words, whatever blanks they came with."""
+    try:
+        value = json.loads(schema) if isinstance(schema, str) else schema
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (ValueError, TypeError) as error:
+        raise _no_structure(f"json is no JSON: {error}") from None
+    except RecursionError:
+        raise _no_structure("json is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise _no_structure(f"json is a {type(value).__name__}; it must be a schema, which is an object")
+    return text
+
+
+def _no_structure(message: str) -> ParameterError:
+    return ParameterError("structured_outputs", f"structured_outputs: {message}")
 
 
 def _logit_bias(value: Any) -> tuple[tuple[int, float], ...]:
