@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from urllib.parse import quote
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from octavo.server.errors import as_api_error
+from octavo.server.errors import error_response
 
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that left; it is only ever logged
 MAX_REQUEST_ID_CHARS = 200
@@ -32,15 +33,16 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         started_s = time.monotonic()
-        # Only echoed and logged: requests are told apart by ids that the engine makes, so two may bring the same.
-        request_id = Headers(scope=scope).get("x-request-id", "")[:MAX_REQUEST_ID_CHARS] or uuid4().hex
+        request_id = _request_id(Headers(scope=scope))
+        Request(scope).state.request_id = request_id
         status = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = headers["request-id"] = request_id  # by OpenAI's name and by Anthropic's
             await send(message)
 
         try:
@@ -51,7 +53,16 @@ class AccessLog:
             logger.exception("%s %s failed", scope["method"], quote(scope["path"]))
             if status:
                 raise  # half an answer is out; only closing the connection can tell the client
-            await as_api_error(error).response()(scope, receive, send_with_id)
+            await error_response(scope, error)(scope, receive, send_with_id)
         elapsed_ms = (time.monotonic() - started_s) * 1000
         level = logging.DEBUG if scope["path"] in PROBE_PATHS else logging.INFO
         logger.log(level, "%s %s %d %.0f ms %s", scope["method"], quote(scope["path"]), status, elapsed_ms, request_id)
+
+
+def _request_id(headers: Headers) -> str:
+    """The client's own id, or a new one if it sent none that a log can show.
+
+    Only echoed and logged: requests are told apart by ids that the engine makes, so two may bring the same.
+    """
+    sent = headers.get("x-request-id", "")[:MAX_REQUEST_ID_CHARS]
+    return sent if re.fullmatch("[ -~]+", sent) else uuid4().hex

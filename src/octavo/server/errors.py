@@ -1,18 +1,21 @@
-"""Errors on the wire: OpenAI's envelope, with a string code, for everything that can go wrong."""
+"""Errors on the wire: OpenAI's envelope, or Anthropic's on its routes, for everything that can go wrong."""
 
 from __future__ import annotations
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Scope
 
 from octavo.core.admission import RequestRejected
 from octavo.core.sampling_params import ParameterError
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.engine_status import EngineUnavailableError
+from octavo.server.plain_path import plain_path
 
 MAX_MESSAGE_CHARS = 1000  # a message quotes the client's value, which may be megabytes long
 RETRY_AFTER_S = 1
-TYPE_BY_STATUS = {404: "not_found_error", 429: "rate_limit_error"}
+TYPE_BY_STATUS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+ANTHROPIC_TYPE_BY_STATUS = TYPE_BY_STATUS | {413: "request_too_large", 529: "overloaded_error"}
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
@@ -30,6 +33,20 @@ class ErrorEnvelope(msgspec.Struct, frozen=True):
     error: ErrorBody
 
 
+class AnthropicErrorBody(msgspec.Struct, frozen=True):
+    """What went wrong."""
+
+    type: str
+    message: str
+
+
+class AnthropicErrorEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    """The whole body of an error under /v1/messages, and the data of an error event in a stream there."""
+
+    error: AnthropicErrorBody
+    request_id: str
+
+
 class ApiError(Exception):
     """An answer that is an error. `param` names the field at fault, as a path into the request's body."""
 
@@ -41,14 +58,35 @@ class ApiError(Exception):
 
     @property
     def envelope(self) -> ErrorEnvelope:
-        """The error as the client reads it."""
+        """The error as OpenAI's clients read it."""
         kind = TYPE_BY_STATUS.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return ErrorEnvelope(ErrorBody(shorten(str(self), MAX_MESSAGE_CHARS), kind, self.param, self.code))
+        return ErrorEnvelope(ErrorBody(self.message, kind, self.param, self.code))
+
+    def anthropic_envelope(self, request_id: str) -> AnthropicErrorEnvelope:
+        """The error as Anthropic's clients read it. `request_id` is the one in the response's headers."""
+        kind = ANTHROPIC_TYPE_BY_STATUS.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+        return AnthropicErrorEnvelope(AnthropicErrorBody(kind, self.message), request_id)
 
     def response(self) -> Response:
-        """The error as a response. A client that is told "unavailable" is told when to come back, too."""
-        headers = {"retry-after": str(RETRY_AFTER_S)} if self.status == 503 else None
-        return Response(msgspec.json.encode(self.envelope), self.status, headers, media_type="application/json")
+        """The error as a response."""
+        return Response(msgspec.json.encode(self.envelope), self.status, media_type="application/json")
+
+    @property
+    def message(self) -> str:
+        """One line, of bounded length."""
+        return shorten(" ".join(str(self).split()), MAX_MESSAGE_CHARS)
+
+
+def error_response(scope: Scope, error: Exception) -> Response:
+    """The error as a response, in the form of the API that was asked.
+
+    A client that is told "unavailable" is told when to come back, too.
+    """
+    api_error = as_api_error(error)
+    is_anthropic = f"{plain_path(scope['path'])}/".startswith("/messages/")
+    body = api_error.anthropic_envelope(scope["state"]["request_id"]) if is_anthropic else api_error.envelope
+    headers = {"retry-after": str(RETRY_AFTER_S)} if api_error.status == 503 else None
+    return Response(msgspec.json.encode(body), api_error.status, headers, media_type="application/json")
 
 
 def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:

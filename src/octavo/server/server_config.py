@@ -1,0 +1,18 @@
+"""ServerConfig: what the operator may set about the server, apart from the engine behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """How the server meets its clients. The defaults are those of `octavo serve`."""
+
+    model_names: tuple[str, ...] = ()  # the first is the one in answers; none: the name that the engine found
+    api_keys: tuple[str, ...] = ()  # any of them opens the API; none: no key is needed
+    allowed_origins: tuple[str, ...] = ("*",)  # web pages that may ask from a browser
+    max_body_bytes: int = 16 << 20
+    ssl_certfile: str | None = None  # PEM; with one, the server speaks HTTPS only
+    ssl_keyfile: str | None = None  # PEM; None: the key is in `ssl_certfile`
+    shutdown_timeout_s: float = 30.0
