@@ -1,4 +1,4 @@
-"""The HTTP application: routes, and what holds for all of them."""
+"""The HTTP application: what holds for every endpoint."""
 
 from __future__ import annotations
 
@@ -14,49 +14,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from octavo.core.admission import RequestRejected
-from octavo.core.messages import StepStats
 from octavo.core.sampling_params import ParameterError
 from octavo.engine.async_engine import AsyncEngine
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.engine_status import EngineUnavailableError
 from octavo.server.access_log import AccessLog
-from octavo.server.chat import create_chat_completion
-from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
-from octavo.server.completion_protocol import Completion, CompletionRequest
-from octavo.server.completions import create_completion
-from octavo.server.endpoint import Endpoint
 from octavo.server.errors import ApiError, as_api_error
-from octavo.server.health import Version, get_health, get_load, get_root, get_version
-from octavo.server.models import list_models, retrieve_model
-from octavo.server.openai import Model, ModelList
-from octavo.server.parameters import NEUTRAL_VALUES
+from octavo.server.openapi import ApiDocument
+from octavo.server.routes import ENDPOINTS
 from octavo.server.serving import Serving
-
-ENDPOINTS = (
-    Endpoint(
-        path="/chat/completions",
-        handle=create_chat_completion,
-        body=ChatCompletionRequest,
-        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (False,)},  # writing them is the template's business
-        answer=ChatCompletion,
-        event=ChatCompletionChunk,
-    ),
-    Endpoint(
-        path="/completions",
-        handle=create_completion,
-        body=CompletionRequest,
-        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (True,)},
-        answer=Completion,
-        event=Completion,
-    ),
-    Endpoint(path="/models", handle=list_models, answer=ModelList),
-    Endpoint(path="/models/{model_id:path}", handle=retrieve_model, answer=Model),
-    Endpoint(path="/health", handle=get_health),
-    Endpoint(path="/ping", handle=get_health),
-    Endpoint(path="/load", handle=get_load, answer=StepStats),
-    Endpoint(path="/version", handle=get_version, answer=Version),
-    Endpoint(path="/", handle=get_root),
-)
 
 # Whatever else is raised is a fault of ours: AccessLog writes it down and answers for it.
 EXPECTED_ERRORS = (
@@ -94,6 +60,7 @@ def create_app(engine: AsyncEngine, model_names: Sequence[str] = ()) -> Starlett
         exception_handlers={HTTPException: _answer_no_route, **dict.fromkeys(EXPECTED_ERRORS, _answer_error)},
     )
     app.state.serving = Serving(engine, model_names)
+    app.state.api_document = ApiDocument(ENDPOINTS)
     return app
 
 

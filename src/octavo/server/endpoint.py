@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from octavo.server.disconnect import finish_or_disconnect
+from octavo.server.errors import ErrorEnvelope
 from octavo.server.parameters import refuse_unsupported
 from octavo.server.request_body import convert, read_object
 from octavo.server.serving import serving_of
@@ -20,12 +21,18 @@ from octavo.server.serving import serving_of
 class Endpoint:
     """One route. Its summary in the API document is the first line of the handler's docstring."""
 
-    path: str  # as PlainPath leaves it
+    path: str  # as clients know it; PlainPath takes /v1 off
     handle: Callable[..., Awaitable[Any]]  # (request, body) -> response; (request) where there is no body
     body: type[msgspec.Struct] | None = None  # what is sent; without one the method is GET
     neutral_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # of fields that are refused otherwise
     answer: type | None = None  # the JSON of a 200
-    event: type | None = None  # the data of each event, where the answer can be streamed
+    event: Any = None  # a struct, or a union of some: the data of each event, where the answer can be streamed
+    error: type[msgspec.Struct] = ErrorEnvelope
+
+    @property
+    def kinds(self) -> list[Any]:
+        """Every type that crosses the wire here."""
+        return [kind for kind in (self.body, self.answer, self.event, self.error) if kind is not None]
 
     @property
     def method(self) -> str:
@@ -34,7 +41,8 @@ class Endpoint:
 
     def route(self) -> Route:
         """The endpoint as the router takes it."""
-        return Route(self.path, self.handle if self.body is None else self._serve_body, methods=[self.method])
+        path = self.path.removeprefix("/v1")
+        return Route(path, self.handle if self.body is None else self._serve_body, methods=[self.method])
 
     async def _serve_body(self, request: Request) -> Any:
         assert self.body is not None

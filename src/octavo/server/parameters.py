@@ -66,8 +66,12 @@ SAMPLING_FIELDS = (
 def refuse_unsupported(fields: dict[str, Any], neutral_values: Mapping[str, tuple[Any, ...]]) -> None:
     """Raise the error for the first field that asks for what octavo does not do: any but its neutral values."""
     for name, value in fields.items():
-        if name in neutral_values and value not in neutral_values[name]:
+        if name in neutral_values and not any(_is_same(value, neutral) for neutral in neutral_values[name]):
             raise invalid(name, f"{name} is not supported; leave it out", "unsupported_parameter")
+
+
+def _is_same(value: Any, neutral: Any) -> bool:
+    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)  # to Python, True == 1
 
 
 def sampling_params(

@@ -1,0 +1,43 @@
+"""Every endpoint, with what it takes and gives. Paths are written as clients know them; /v1 may be left out."""
+
+from __future__ import annotations
+
+from octavo.core.messages import StepStats
+from octavo.server.chat import create_chat_completion
+from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
+from octavo.server.completion_protocol import Completion, CompletionRequest
+from octavo.server.completions import create_completion
+from octavo.server.endpoint import Endpoint
+from octavo.server.health import Version, get_health, get_load, get_root, get_version
+from octavo.server.models import list_models, retrieve_model
+from octavo.server.openai import Model, ModelList
+from octavo.server.openapi import get_docs, get_openapi
+from octavo.server.parameters import NEUTRAL_VALUES
+
+ENDPOINTS = (
+    Endpoint(
+        path="/v1/chat/completions",
+        handle=create_chat_completion,
+        body=ChatCompletionRequest,
+        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (False,)},  # writing them is the template's business
+        answer=ChatCompletion,
+        event=ChatCompletionChunk,
+    ),
+    Endpoint(
+        path="/v1/completions",
+        handle=create_completion,
+        body=CompletionRequest,
+        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (True,)},
+        answer=Completion,
+        event=Completion,
+    ),
+    Endpoint(path="/v1/models", handle=list_models, answer=ModelList),
+    Endpoint(path="/v1/models/{model_id:path}", handle=retrieve_model, answer=Model),
+    Endpoint(path="/health", handle=get_health),
+    Endpoint(path="/ping", handle=get_health),
+    Endpoint(path="/load", handle=get_load, answer=StepStats),
+    Endpoint(path="/version", handle=get_version, answer=Version),
+    Endpoint(path="/openapi.json", handle=get_openapi),
+    Endpoint(path="/docs", handle=get_docs),
+    Endpoint(path="/", handle=get_root),
+)
