@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from octavo.cli.bench import BenchOptions, bench
 from octavo.cli.chat import ChatOptions, chat
 from octavo.cli.doctor import doctor
 from octavo.cli.generate import GenerateOptions, generate
@@ -23,4 +24,7 @@ def main() -> None:
     app.command("generate")(command(GenerateOptions, generate))
     app.command("chat")(command(ChatOptions, chat))
     app.command("doctor")(doctor)
+    measuring = typer.Typer(help="Measure a server: what it carries, and what that costs.", no_args_is_help=True)
+    measuring.command("serve")(command(BenchOptions, bench))
+    app.add_typer(measuring, name="bench")
     app()
