@@ -71,7 +71,8 @@ class EngineConfig:
     kv_cache_memory_bytes: int | None = None  # KV cache size; overrides gpu_memory_utilization
     enable_prefix_caching: bool = True
     scheduling_policy: str = "fcfs"  # "fcfs" or "priority" (smaller value first)
-    max_logprobs: int = 20  # most log-probabilities a request may ask for at each token
+    max_logprobs: int = 20  # most log-probabilities a request may ask for at each token; -1: the whole vocabulary
+    generation_config: str = "auto"  # where sampling defaults come from: "auto": the checkpoint; "vllm": SamplingParams
     num_threads: int | None = None  # kernel threads; default: the CPUs this process may use
     seed: int | None = None  # where requests without a seed get theirs from; None: fresh randomness
 
@@ -87,6 +88,10 @@ class EngineConfig:
             raise ValueError(f"scheduling_policy is {self.scheduling_policy!r}; choose 'fcfs' or 'priority'")
         if self.backend not in ("native", "reference"):
             raise ValueError(f"backend is {self.backend!r}; choose 'native' or 'reference'")
+        if self.max_logprobs < -1:
+            raise ValueError(f"max_logprobs is {self.max_logprobs}; it must be at least 0, or -1 for all")
+        if self.generation_config not in ("auto", "vllm"):
+            raise ValueError(f"generation_config is {self.generation_config!r}; choose 'auto' or 'vllm'")
         self._check_precision()
 
     def _check_precision(self) -> None:

@@ -67,10 +67,13 @@ class LLM:
         """Continue each prompt, and return the outputs in the order of the prompts.
 
         A prompt is a text, a list of token ids or a PromptDict. `sampling_params` hold for all prompts, or are one
-        for each. All prompts are checked before any is run: raises ParameterError or RequestRejected. A request that
-        fails alone ends with finish_reason "error". `use_tqdm` shows progress where there is a terminal.
+        for each; without them, the model's own defaults hold. All prompts are checked before any is run: raises
+        ParameterError or RequestRejected. A request that fails alone ends with finish_reason "error". `use_tqdm`
+        shows progress where there is a terminal.
         """
         prompt_list = _prompt_list(prompts)
+        if sampling_params is None:
+            sampling_params = self.get_default_sampling_params()
         requests = [
             self._input_processor.process(prompt, dataclasses.replace(params, output_kind=RequestOutputKind.FINAL_ONLY))
             for prompt, params in zip(prompt_list, _params_list(sampling_params, len(prompt_list)), strict=True)
@@ -100,6 +103,10 @@ class LLM:
             token_ids = self._tokenizer.encode(text, add_special_tokens=False)
             prompts.append({"prompt": text, "prompt_token_ids": token_ids})
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What the model's makers recommend, where its generation_config.json (or GGUF metadata) says something."""
+        return SamplingParams(**self.engine.sampling_defaults)  # type: ignore[arg-type]
 
     def get_tokenizer(self) -> Tokenizer:
         """The model's tokenizer."""
@@ -221,12 +228,8 @@ def _prompt_list(prompts: Any) -> list[Prompt]:
     return [prompts] if is_one else list(prompts)
 
 
-def _params_list(
-    sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
-) -> list[SamplingParams]:
+def _params_list(sampling_params: SamplingParams | Sequence[SamplingParams], num_prompts: int) -> list[SamplingParams]:
     """One SamplingParams for each prompt."""
-    if sampling_params is None:
-        sampling_params = SamplingParams()
     if isinstance(sampling_params, SamplingParams):
         return [sampling_params] * num_prompts
     if len(sampling_params) != num_prompts:

@@ -67,6 +67,7 @@ class ScriptedCore:
                 memory=_memory_plan(),
                 vocab_size=NUM_TOKENS,
                 eos_token_ids=(EOS_ID,),
+                sampling_defaults={},
             )
         )
 

@@ -48,6 +48,12 @@ class EngineOptions:
     num_threads: Annotated[
         int | None, typer.Option(help="Kernel threads; by default the CPUs this process may use.")
     ] = None
+    max_logprobs: Annotated[
+        int, typer.Option(help="Most log-probabilities a request may ask for at each token; -1: the whole vocabulary.")
+    ] = 20
+    generation_config: Annotated[
+        str, typer.Option(help="Sampling defaults: auto, the checkpoint's own, or vllm, none but the API's.")
+    ] = "auto"
     seed: Annotated[
         int | None, typer.Option(help="Where requests without a seed get theirs from; by default fresh randomness.")
     ] = None

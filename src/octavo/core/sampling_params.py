@@ -42,7 +42,9 @@ RANGES: dict[str, Range] = {
     "seed": Range(int, -(2**63), 2**63 - 1, optional=True),
     "max_tokens": Range(int, 1, 2**31 - 1, optional=True),
     "min_tokens": Range(int, 0, 2**31 - 1),
-    "logprobs": Range(int, 0, 2**31 - 1, optional=True),
+    "logprobs": Range(int, -1, 2**31 - 1, optional=True),
+    "prompt_logprobs": Range(int, -1, 2**31 - 1, optional=True),
+    "truncate_prompt_tokens": Range(int, -1, 2**31 - 1, optional=True),
 }
 BIAS_RANGE = Range(float, -100.0, 100.0)
 # How many of a kind one request may hold.
@@ -137,9 +139,12 @@ class SamplingParams:
         str, ...
     ] = ()  # texts that are never completed: of several tokens the last is banned, in its place
     structured_outputs: StructuredOutputsParams | None = None
-    logprobs: int | None = None  # how many alternatives to report at each token; 0: the chosen token only
+    logprobs: int | None = None  # how many alternatives to report at each token; 0: the chosen token only; -1: all
+    prompt_logprobs: int | None = None  # the same at each token of the prompt
+    truncate_prompt_tokens: int | None = None  # keep the last so many; -1: as many as fit beside max_tokens
     detokenize: bool = True
     skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True  # vLLM's; the tokenizers that octavo reads put none there anyway
     include_stop_str_in_output: bool = False
     output_kind: RequestOutputKind = field(default=RequestOutputKind.CUMULATIVE)
 
@@ -162,6 +167,8 @@ class SamplingParams:
                 )
         if not isinstance(self.structured_outputs, StructuredOutputsParams | None):
             raise _no_structure(f"it is a {type(self.structured_outputs).__name__}; make a StructuredOutputsParams")
+        if self.truncate_prompt_tokens == 0:
+            raise ParameterError("truncate_prompt_tokens", "truncate_prompt_tokens is 0; keep at least one token")
         if self.stop and not self.detokenize:
             raise ParameterError("stop", "stop strings need detokenize=True; use stop_token_ids instead")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:

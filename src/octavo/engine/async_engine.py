@@ -104,13 +104,19 @@ class AsyncEngine:
         *,
         add_generation_prompt: bool = True,
         variables: Mapping[str, Any] | None = None,
+        add_special_tokens: bool = False,
     ) -> PromptDict:
         """The prompt of a conversation, for `submit` or `generate`; `variables` go to the template.
 
         Raises ChatTemplateError.
         """
         front = self._require_front()
-        return await front.render_chat(messages, add_generation_prompt=add_generation_prompt, variables=variables or {})
+        return await front.render_chat(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            variables=variables or {},
+            add_special_tokens=add_special_tokens,
+        )
 
     async def submit(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0, cache_salt: str = ""

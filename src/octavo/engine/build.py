@@ -20,6 +20,7 @@ from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memor
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
 from octavo.weights.checkpoint import Checkpoint
+from octavo.weights.sampling_defaults import SamplingDefaults
 from octavo.worker.kv_cache import kv_shape
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.request_table import RequestTable
@@ -36,6 +37,7 @@ class BuiltEngine:
     limits: AdmissionLimits
     memory: MemoryPlan
     vocab_size: int  # token ids that exist: the model's logits may be wider than the tokenizer, by padding
+    sampling_defaults: SamplingDefaults  # for the parameters that a request leaves open
 
 
 def build_engine(
@@ -48,6 +50,7 @@ def build_engine(
     """
     enter = on_phase or (lambda phase: None)
     vocab_size = min(checkpoint.vocab_size, checkpoint.config.vocab_size)
+    sampling_defaults = checkpoint.sampling_defaults if config.generation_config == "auto" else {}
     enter("loading weights")
     num_threads = config.num_threads or host.num_usable_cpus()
     backend = _make_backend(config, num_threads)
@@ -65,7 +68,7 @@ def build_engine(
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
     scheduler = _make_scheduler(config, memory)
     core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic)
-    return BuiltEngine(core, config, scheduler.limits, memory, vocab_size)
+    return BuiltEngine(core, config, scheduler.limits, memory, vocab_size, sampling_defaults)
 
 
 def _make_backend(config: EngineConfig, num_threads: int) -> Backend:

@@ -83,6 +83,7 @@ class CoreProcess:
                 memory=built.memory,
                 vocab_size=built.vocab_size,
                 eos_token_ids=checkpoint.eos_token_ids,
+                sampling_defaults=built.sampling_defaults,
             )
         )
         return built.core

@@ -10,7 +10,14 @@ from octavo.core.messages import RequestOutput
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import wire
 from octavo.engine.generation_stream import GenerationStream
-from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict, prompt_text
+from octavo.engine.input_processor import (
+    InputProcessor,
+    Prompt,
+    PromptDict,
+    gets_special_tokens,
+    prompt_text,
+    text_to_encode,
+)
 from octavo.engine.output_processor import OutputProcessor
 
 if TYPE_CHECKING:
@@ -32,7 +39,12 @@ class Front:
         self._idle.set()
 
     async def render_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool, variables: Mapping[str, Any]
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool,
+        variables: Mapping[str, Any],
+        add_special_tokens: bool,
     ) -> PromptDict:
         """The prompt of a conversation. Raises ChatTemplateError."""
 
@@ -40,17 +52,20 @@ class Front:
             text = self.tokenizer.apply_chat_template(
                 messages, add_generation_prompt=add_generation_prompt, **variables
             )
-            return {"prompt": text, "prompt_token_ids": self.tokenizer.encode(text, add_special_tokens=False)}
+            token_ids = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+            return {"prompt": text, "prompt_token_ids": token_ids}
 
         num_chars = sum(len(str(message.get("content"))) for message in messages)
         return await asyncio.to_thread(render) if num_chars > LONG_TEXT_CHARS else render()
 
     async def tokenize(self, prompt: Prompt) -> Prompt:
         """The prompt as it is, or with its token ids where finding them takes long."""
-        if not isinstance(prompt, str) or len(prompt) <= LONG_TEXT_CHARS:
+        text = text_to_encode(prompt)
+        if text is None or len(text) <= LONG_TEXT_CHARS:
             return prompt
-        token_ids = await asyncio.to_thread(self.tokenizer.encode, prompt, add_special_tokens=True)
-        return {"prompt": prompt, "prompt_token_ids": token_ids}
+        adds_special_tokens = gets_special_tokens(prompt)
+        token_ids = await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=adds_special_tokens)
+        return {"prompt": text, "prompt_token_ids": token_ids}
 
     def submit(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int, cache_salt: str

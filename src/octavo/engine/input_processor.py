@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -22,9 +23,12 @@ class PromptDict(TypedDict, total=False):
 
     prompt: str
     prompt_token_ids: Sequence[int]
+    add_special_tokens: bool  # whether a text without ids gets the model's special tokens; unless told, it does
 
 
 Prompt = str | Sequence[int] | PromptDict
+
+MAX_PROMPT_LOGPROBS = 1 << 20  # of all tokens of a prompt: they are kept, and sent, together
 
 
 class InputProcessor:
@@ -43,7 +47,7 @@ class InputProcessor:
         self._tokenizer = tokenizer
         self._limits = limits
         self._vocab_size = vocab_size
-        self._max_logprobs = min(max_logprobs, vocab_size)
+        self._max_logprobs = vocab_size if max_logprobs == -1 else min(max_logprobs, vocab_size)
         self._eos_token_ids = tuple(token_id for token_id in eos_token_ids if token_id < vocab_size)
         self._seed = seed
         self._num_requests = 0
@@ -64,9 +68,10 @@ class InputProcessor:
         Raises ParameterError for a prompt or parameter outside what the model can take, and RequestRejected for a
         sequence that the engine can never serve.
         """
-        token_ids = self._token_ids(prompt)
+        params = self._with_counted_logprobs(params)
+        token_ids = self._last_tokens(self._token_ids(prompt), params)
         bad_word_token_ids = self._tokenize_bad_words(params.bad_words)
-        self._check_params(params)
+        self._check_params(params, len(token_ids))
         self._check_choice(params, bad_word_token_ids)
         self._limits.check(len(token_ids), params.max_tokens)
         ordinal = self._num_requests
@@ -85,16 +90,17 @@ class InputProcessor:
 
     def _token_ids(self, prompt: Any) -> tuple[int, ...]:
         """Ids of a prompt in any form; every form may come straight from a client's JSON."""
-        source = prompt
-        if isinstance(prompt, dict):
-            if "prompt_token_ids" not in prompt and not isinstance(prompt.get("prompt"), str):
-                raise ParameterError("prompt", 'a prompt object needs "prompt", a text, or "prompt_token_ids", a list')
-            source = prompt.get("prompt_token_ids", prompt.get("prompt"))
-        if isinstance(source, str):
+        text = text_to_encode(prompt)
+        if text is not None:
             try:
-                return tuple(self._tokenizer.encode(source, add_special_tokens=True))
+                return tuple(self._tokenizer.encode(text, add_special_tokens=gets_special_tokens(prompt)))
             except ValueError as error:
                 raise ParameterError("prompt", str(error)) from error
+        source = prompt
+        if isinstance(prompt, dict):
+            if "prompt_token_ids" not in prompt:
+                raise ParameterError("prompt", 'a prompt object needs "prompt", a text, or "prompt_token_ids", a list')
+            source = prompt["prompt_token_ids"]
         if not isinstance(source, list | tuple):
             raise ParameterError("prompt", f"the prompt is {_shown(source)}; it must be a text or a list of token ids")
         for token_id in source:
@@ -106,13 +112,40 @@ class InputProcessor:
                 )
         return tuple(source)
 
-    def _check_params(self, params: SamplingParams) -> None:
-        if params.logprobs is not None and params.logprobs > self._max_logprobs:
-            raise ParameterError(
-                "logprobs",
-                f"logprobs is {params.logprobs}; at most {self._max_logprobs} are allowed: ask for fewer, "
-                "or start the engine with a larger --max-logprobs",
-            )
+    def _last_tokens(self, token_ids: tuple[int, ...], params: SamplingParams) -> tuple[int, ...]:
+        """What truncate_prompt_tokens leaves of the prompt."""
+        num_kept = params.truncate_prompt_tokens
+        if num_kept is None:
+            return token_ids
+        if num_kept == -1:
+            num_kept = max(1, self._limits.max_model_len - (params.max_tokens or 1))
+        return token_ids[-num_kept:]
+
+    def _with_counted_logprobs(self, params: SamplingParams) -> SamplingParams:
+        """The parameters with -1, "the whole vocabulary", as a number."""
+        counts: dict[str, int] = {}
+        for name in ("logprobs", "prompt_logprobs"):
+            asked = getattr(params, name)
+            wanted = self._vocab_size if asked == -1 else asked
+            if wanted is not None and wanted > self._max_logprobs:
+                raise ParameterError(
+                    name,
+                    f"{name} is {wanted}; at most {self._max_logprobs} are allowed: ask for fewer, "
+                    "or start the engine with a larger --max-logprobs",
+                )
+            if asked == -1:
+                counts[name] = wanted
+        return replace(params, **counts) if counts else params
+
+    def _check_params(self, params: SamplingParams, num_prompt_tokens: int) -> None:
+        if params.prompt_logprobs is not None:
+            num_logprobs = num_prompt_tokens * (params.prompt_logprobs + 1)
+            if num_logprobs > MAX_PROMPT_LOGPROBS:
+                raise ParameterError(
+                    "prompt_logprobs",
+                    f"prompt_logprobs asks for {num_logprobs} log-probabilities, over {num_prompt_tokens} tokens; "
+                    f"at most {MAX_PROMPT_LOGPROBS} are allowed: ask for fewer, or shorten the prompt",
+                )
         self._check_ids("stop_token_ids", params.stop_token_ids)
         self._check_ids("logit_bias", (token_id for token_id, _ in params.logit_bias))
         self._check_ids("allowed_token_ids", params.allowed_token_ids or ())
@@ -137,6 +170,18 @@ class InputProcessor:
                 "allowed_token_ids holds only ids that bad_words bans, or that end the request before its min_tokens; "
                 "allow others",
             )
+
+
+def text_to_encode(prompt: Any) -> str | None:
+    """The text of a prompt that comes without token ids."""
+    if isinstance(prompt, dict) and "prompt_token_ids" not in prompt:
+        prompt = prompt.get("prompt")
+    return prompt if isinstance(prompt, str) else None
+
+
+def gets_special_tokens(prompt: Any) -> bool:
+    """Whether the text of such a prompt is encoded with the model's special tokens."""
+    return not isinstance(prompt, dict) or prompt.get("add_special_tokens", True)
 
 
 def prompt_text(prompt: Prompt) -> str | None:

@@ -68,6 +68,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     memory: MemoryPlan
     vocab_size: int  # token ids that exist
     eos_token_ids: tuple[int, ...]
+    sampling_defaults: dict[str, int | float]
 
 
 class Outputs(msgspec.Struct, frozen=True, tag=True):

@@ -13,6 +13,7 @@ from octavo.weights import gguf, hugging_face
 from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.parameters import check_parameters
 from octavo.weights.safetensors import SafetensorsSource
+from octavo.weights.sampling_defaults import SamplingDefaults
 from octavo.weights.source import CheckpointError, WeightSource
 from octavo.weights.tokenizer_spec import TokenizerSpec
 
@@ -29,6 +30,7 @@ class Checkpoint:
     tensors: WeightSource
     eos_token_ids: tuple[int, ...]  # any of them ends an answer
     size_bytes: int  # of the files that hold the parameters
+    read_sampling_defaults: Callable[[], SamplingDefaults]
     read_vocab_size: Callable[[], int]
     read_tokenizer_spec: Callable[[], TokenizerSpec]
 
@@ -36,6 +38,11 @@ class Checkpoint:
     def vocab_size(self) -> int:
         """How many token ids the tokenizer knows, found without building it. The embedding may have more rows."""
         return self.read_vocab_size()
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """What its makers recommend for the parameters that a request leaves open."""
+        return self.read_sampling_defaults()
 
     @property
     def tokenizer_spec(self) -> TokenizerSpec:
@@ -74,6 +81,7 @@ def _open_gguf(path: Path) -> Checkpoint:
         tensors=gguf.GGUFSource(file, config),
         eos_token_ids=gguf.read_eos_token_ids(file),
         size_bytes=path.stat().st_size,
+        read_sampling_defaults=partial(gguf.read_defaults, file),
         read_vocab_size=partial(gguf.read_vocab_size, file),
         read_tokenizer_spec=partial(gguf.read_tokenizer_spec, file),
     )
@@ -91,6 +99,7 @@ def _open_folder(folder: Path, name: str) -> Checkpoint:
         tensors=SafetensorsSource(files),
         eos_token_ids=hugging_face.read_eos_token_ids(folder),
         size_bytes=sum(file.stat().st_size for file in files),
+        read_sampling_defaults=partial(hugging_face.read_defaults, folder),
         read_vocab_size=partial(hugging_face.read_vocab_size, folder),
         read_tokenizer_spec=partial(hugging_face.read_tokenizer_spec, folder),
     )

@@ -19,7 +19,7 @@ class Fields:
 
     def __init__(self, values: Mapping[str, Any], place: str) -> None:
         self._values = values
-        self._place = place
+        self.place = place
 
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
@@ -27,7 +27,7 @@ class Fields:
     def under(self, prefix: str) -> Fields:
         """The fields whose names begin with `prefix`, without it."""
         values = {name.removeprefix(prefix): v for name, v in self._values.items() if name.startswith(prefix)}
-        return Fields(values, f"{self._place}: {prefix}*")
+        return Fields(values, f"{self.place}: {prefix}*")
 
     def get(self, name: str, kind: type[T], default: T | None = None) -> T:
         """The value, which must be of that type."""
@@ -35,16 +35,16 @@ class Fields:
         if value is None:
             value = default
         if value is None:
-            raise CheckpointError(f"{self._place}: {name} is missing: the checkpoint is damaged or incomplete")
+            raise CheckpointError(f"{self.place}: {name} is missing: the checkpoint is damaged or incomplete")
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise CheckpointError(f"{self._place}: {name} is {value!r:.80}; it must be of type {kind.__name__}")
+            raise CheckpointError(f"{self.place}: {name} is {value!r:.80}; it must be of type {kind.__name__}")
         return value
 
     def count(self, name: str, default: int | None = None) -> int:
         """A whole number of at least 1."""
         value = self.get(name, int, default)
         if value < 1:
-            raise CheckpointError(f"{self._place}: {name} is {value}; it must be at least 1")
+            raise CheckpointError(f"{self.place}: {name} is {value}; it must be at least 1")
         return value
 
     def positive(self, name: str, default: float | None = None) -> float:
@@ -53,7 +53,7 @@ class Fields:
             return float(self.count(name))
         value = self.get(name, float, default)
         if not (math.isfinite(value) and value > 0.0):
-            raise CheckpointError(f"{self._place}: {name} is {value}; it must be a finite number above 0")
+            raise CheckpointError(f"{self.place}: {name} is {value}; it must be a finite number above 0")
         return value
 
     def token_id(self, name: str, num_tokens: int) -> int | None:
@@ -62,5 +62,5 @@ class Fields:
             return None
         value = self.get(name, int)
         if not 0 <= value < num_tokens:
-            raise CheckpointError(f"{self._place}: {name} is {value}; the vocabulary has {num_tokens} tokens")
+            raise CheckpointError(f"{self.place}: {name} is {value}; the vocabulary has {num_tokens} tokens")
         return value

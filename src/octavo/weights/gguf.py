@@ -16,6 +16,7 @@ from octavo.config import ModelConfig
 from octavo.weights.fields import Fields
 from octavo.weights.gguf_file import GGUFFile, GGUFTensor, StringArray
 from octavo.weights.parameters import ARCHITECTURES
+from octavo.weights.sampling_defaults import SamplingDefaults, read_sampling_defaults
 from octavo.weights.source import ROPE_FREQS, CheckpointError
 from octavo.weights.tokenizer_spec import GGUFVocabulary, TokenizerSpec, TokenType
 
@@ -35,6 +36,8 @@ _HF_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_DEFAULTS = {name: name for name in ("top_p", "top_k", "min_p")}
+_DEFAULTS |= {"temperature": "temp", "repetition_penalty": "penalty_repeat"}
 _GGUF_NAME = re.compile(r"(?:blk\.(?P<layer>\d+)\.)?(?P<part>\w+)\.(?P<kind>weight|bias)")
 
 
@@ -138,6 +141,12 @@ def read_eos_token_ids(file: GGUFFile) -> tuple[int, ...]:
     names = ("eos_token_id", "eot_token_id", "eom_token_id")
     ids = [metadata.token_id(f"tokenizer.ggml.{name}", _embedding(file).shape[0]) for name in names]
     return tuple(dict.fromkeys(token_id for token_id in ids if token_id is not None))
+
+
+def read_defaults(file: GGUFFile) -> SamplingDefaults:
+    """What the model's makers recommend, in files that say so."""
+    metadata = Fields(file.metadata, str(file.path))
+    return read_sampling_defaults(metadata.under("general.sampling."), _DEFAULTS)
 
 
 def read_vocab_size(file: GGUFFile) -> int:

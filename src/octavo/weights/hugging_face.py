@@ -8,9 +8,12 @@ from typing import Any
 
 from octavo.config import ModelConfig, RopeScaling
 from octavo.weights.fields import Fields
+from octavo.weights.sampling_defaults import SamplingDefaults, read_sampling_defaults
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import TokenizerSpec
 
+_DEFAULTS = {name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")}
+_DEFAULTS["max_tokens"] = "max_new_tokens"
 _ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
 
 
@@ -69,6 +72,12 @@ def read_eos_token_ids(folder: Path) -> tuple[int, ...]:
                 found = ids if isinstance(ids, list) else [ids]
                 return tuple(Fields({"eos_token_id": i}, str(path)).get("eos_token_id", int) for i in found)
     return ()
+
+
+def read_defaults(folder: Path) -> SamplingDefaults:
+    """What generation_config.json recommends, if it is there."""
+    path = folder / "generation_config.json"
+    return read_sampling_defaults(_read_fields(path), _DEFAULTS) if path.exists() else {}
 
 
 def read_vocab_size(folder: Path) -> int:
