@@ -6,6 +6,7 @@ import pytest
 
 from octavo.core.admission import AdmissionLimits, RequestRejected
 from octavo.core.sampling_params import ParameterError, SamplingParams
+from octavo.engine import input_processor
 from octavo.engine.input_processor import InputProcessor, derive_seed, prompt_text
 from octavo.engine.tokenizer import Tokenizer
 
@@ -143,6 +144,55 @@ def test_logprobs_have_a_limit_that_the_vocabulary_bounds(make):
     assert refusal.value.param == "logprobs"
     with pytest.raises(ParameterError, match=f"at most {VOCAB_SIZE}"):
         make(max_logprobs=10**6).process("A", SamplingParams(logprobs=VOCAB_SIZE + 1))
+
+
+@pytest.mark.parametrize("name", ["logprobs", "prompt_logprobs"])
+@pytest.mark.parametrize("count", [-2, -1, 0, 1, 20, 21, VOCAB_SIZE, VOCAB_SIZE + 1, 10**6, 2**31])
+def test_a30_log_probabilities_beyond_the_limit(make, name, count):
+    for limit in (20, -1):
+        largest = VOCAB_SIZE if limit == -1 else limit
+        resolved = VOCAB_SIZE if count == -1 else count
+        if 0 <= resolved <= largest:
+            request = make(max_logprobs=limit).process("A", SamplingParams(**{name: count}))
+            assert getattr(request.sampling_params, name) == resolved
+        else:
+            with pytest.raises(ParameterError) as refusal:
+                make(max_logprobs=limit).process("A", SamplingParams(**{name: count}))
+            assert refusal.value.param == name
+
+
+def test_the_log_probabilities_of_a_prompt_are_bounded_in_all(make, monkeypatch):
+    monkeypatch.setattr(input_processor, "MAX_PROMPT_LOGPROBS", 12)
+    make().process("ABCD", SamplingParams(prompt_logprobs=2))
+    for prompt, count in (("ABCDE", 2), ("ABCD", 3)):
+        with pytest.raises(ParameterError, match=r"over \d tokens; at most 12 are allowed") as refusal:
+            make().process(prompt, SamplingParams(prompt_logprobs=count))
+        assert refusal.value.param == "prompt_logprobs"
+
+
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({"truncate_prompt_tokens": 1}, "D"),
+        ({"truncate_prompt_tokens": 3}, "BCD"),
+        ({"truncate_prompt_tokens": 4}, "ABCD"),
+        ({"truncate_prompt_tokens": 2**31 - 1}, "ABCD"),
+        ({"truncate_prompt_tokens": -1}, "ABCD"),
+        ({"truncate_prompt_tokens": -1, "max_tokens": 62}, "CD"),
+        ({"truncate_prompt_tokens": -1, "max_tokens": 64}, "D"),
+    ],
+)
+def test_a_prompt_is_truncated_from_its_beginning(make, params, kept):
+    for prompt in ("ABCD", [68, 69, 70, 71]):
+        request = make().process(prompt, SamplingParams(**params))
+        assert request.prompt_token_ids == tuple(ord(character) + 3 for character in kept)
+
+
+def test_a_prompt_far_too_long_is_cut_to_what_fits(make):
+    params = SamplingParams(truncate_prompt_tokens=-1, max_tokens=None)
+    assert len(make().process("A" * 1000, params).prompt_token_ids) == 63
+    with pytest.raises(ParameterError, match="truncate_prompt_tokens is 0"):
+        SamplingParams(truncate_prompt_tokens=0)
 
 
 def test_errors_stay_short(make):
