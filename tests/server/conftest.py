@@ -13,6 +13,7 @@ from octavo.config import EngineConfig
 from octavo.engine import async_engine
 from octavo.engine.async_engine import AsyncEngine
 from octavo.server.app import create_app
+from octavo.server.server_config import ServerConfig
 from tests.engine.tiny_model import write_tiny_model
 from tests.server.scripted_core import ScriptedCore
 
@@ -52,7 +53,7 @@ async def engine(loading_engine: AsyncEngine, core: ScriptedCore) -> AsyncEngine
 
 @pytest.fixture
 def app(engine: AsyncEngine) -> Starlette:
-    return create_app(engine, ["tiny", "org/alias"])
+    return create_app(engine, ServerConfig(model_names=("tiny", "org/alias")))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from octavo.cli.options import EngineOptions
 
 if TYPE_CHECKING:
     from octavo.engine.async_engine import AsyncEngine
+    from octavo.server.server_config import ServerConfig
 
 BACKLOG = 2048  # connections that wait while the server is busy
 
@@ -26,37 +27,71 @@ class ServeOptions(EngineOptions):
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000
     model_names: Annotated[
         list[str] | None,
-        typer.Option("--served-model-name", help="Name of the model for clients; may be given more than once."),
+        typer.Option("--served-model-name", help="Names of the model for clients; answers carry the first."),
     ] = None
+    api_keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--api-key",
+            envvar="OCTAVO_API_KEY",
+            help="Keys, one of which clients must send; prefixes are shared among the requests of one key only.",
+        ),
+    ] = None
+    allowed_origins: Annotated[
+        list[str] | None,
+        typer.Option("--allowed-origins", help="Origins of web pages that may ask from a browser; by default any."),
+    ] = None
+    max_body_bytes: Annotated[
+        int, typer.Option(help="Largest body of a request; refused before it is read.", min=1)
+    ] = 16 << 20
+    ssl_certfile: Annotated[str | None, typer.Option(help="PEM file of a certificate, to speak HTTPS.")] = None
+    ssl_keyfile: Annotated[str | None, typer.Option(help="PEM file of its key; by default in the same file.")] = None
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
     ] = 30.0
 
+    def server_config(self) -> ServerConfig:
+        """The part about the server. Exits with a usage error if it is not valid."""
+        from octavo.server.server_config import ServerConfig
+
+        try:
+            return ServerConfig(
+                model_names=tuple(self.model_names or ()),
+                api_keys=tuple(self.api_keys or ()),
+                allowed_origins=tuple(self.allowed_origins or ["*"]),
+                max_body_bytes=self.max_body_bytes,
+                ssl_certfile=self.ssl_certfile,
+                ssl_keyfile=self.ssl_keyfile,
+                shutdown_timeout_s=self.shutdown_timeout,
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
 
 def serve(options: ServeOptions) -> None:
     """Serve a model over HTTP, by the OpenAI API. Ctrl-C lets running requests finish, a second one ends them."""
-    config = options.engine_config()
+    config, server_config = options.engine_config(), options.server_config()
     listener = _listen(options.host, options.port)  # first of all: clients wait for a port, not for a refusal
     host, port = listener.getsockname()[:2]
-    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if server_config.ssl_certfile else "http"
+    address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     print(f"octavo listens on {address} and loads {options.model}", flush=True)
 
     import uvloop
 
     from octavo.engine.async_engine import AsyncEngine
     from octavo.engine.engine_status import EngineUnavailableError
-    from octavo.server.http_server import HttpServer
+    from octavo.server.http_server import CertificateError, HttpServer
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
     async def run() -> None:
-        names = options.model_names or ()
-        await HttpServer(AsyncEngine(config), names, listener, options.shutdown_timeout).run(_print_start)
+        await HttpServer(AsyncEngine(config), server_config, listener).run(_print_start)
 
     try:
         uvloop.run(run())
-    except EngineUnavailableError as error:
+    except (EngineUnavailableError, CertificateError) as error:
         typer.echo(f"octavo: {error}", err=True)
         raise typer.Exit(1) from None
 

@@ -12,6 +12,7 @@ from octavo.core.sampling_params import SamplingParams
 from octavo.engine.outputs import Logprob
 from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
+from octavo.server.api_keys import tenant_salt
 from octavo.server.chat_messages import template_messages
 from octavo.server.chat_protocol import (
     AnswerMessage,
@@ -50,7 +51,7 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
             add_generation_prompt=body.add_generation_prompt,
             template_variables=_template_variables(body.chat_template_kwargs),
             priority=body.priority,
-            cache_salt=body.cache_salt,
+            cache_salt=tenant_salt(request, body.cache_salt),
         ),
     )
     answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, engine.tokenizer, body.top_logprobs or 0)

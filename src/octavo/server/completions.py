@@ -12,6 +12,7 @@ from starlette.responses import Response
 from octavo.engine.input_processor import Prompt
 from octavo.engine.outputs import CompletionOutput
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
+from octavo.server.api_keys import tenant_salt
 from octavo.server.completion_protocol import Completion, CompletionChoice, CompletionRequest
 from octavo.server.counted_stream import CountedStream
 from octavo.server.errors import invalid
@@ -43,7 +44,9 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
         max_model_len=engine.ready.limits.max_model_len,
     )
     prompts = _prompts(body.prompt)
-    stream = await engine.submit(prompts, params, priority=body.priority, cache_salt=body.cache_salt)
+    stream = await engine.submit(
+        prompts, params, priority=body.priority, cache_salt=tenant_salt(request, body.cache_salt)
+    )
     echoes = [_text(prompt, engine.tokenizer) if body.echo else "" for prompt in prompts]
     head = AnswerHead("cmpl", model, body)
     answer = CompletionAnswer(head, CountedStream(stream, params.n), engine.tokenizer, echoes)

@@ -25,6 +25,7 @@ class Endpoint:
     handle: Callable[..., Awaitable[Any]]  # (request, body) -> response; (request) where there is no body
     body: type[msgspec.Struct] | None = None  # what is sent; without one the method is GET
     neutral_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # of fields that are refused otherwise
+    is_open: bool = False  # to clients without an API key
     answer: type | None = None  # the JSON of a 200
     event: Any = None  # a struct, or a union of some: the data of each event, where the answer can be streamed
     error: type[msgspec.Struct] = ErrorEnvelope

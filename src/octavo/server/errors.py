@@ -67,10 +67,6 @@ class ApiError(Exception):
         kind = ANTHROPIC_TYPE_BY_STATUS.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
         return AnthropicErrorEnvelope(AnthropicErrorBody(kind, self.message), request_id)
 
-    def response(self) -> Response:
-        """The error as a response."""
-        return Response(msgspec.json.encode(self.envelope), self.status, media_type="application/json")
-
     @property
     def message(self) -> str:
         """One line, of bounded length."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import uvicorn
@@ -14,36 +14,47 @@ import uvicorn
 from octavo.engine.async_engine import AsyncEngine
 from octavo.engine.engine_status import EngineState, EngineUnavailableError
 from octavo.server.app import create_app
+from octavo.server.server_config import ServerConfig
 
 TICK_S = 1.0
 KEEP_ALIVE_S = 75  # longer than clients keep idle connections, lest one is closed just as it is used again
 FLUSH_TIMEOUT_S = 5  # for responses that are complete and still on their way to the client
 
 
+class CertificateError(Exception):
+    """The certificate or its key cannot be used: the message says why."""
+
+
 class HttpServer:
     """Serves `engine`, which nobody has started, on a socket that listens already.
 
     The first SIGINT or SIGTERM lets running requests finish for `shutdown_timeout_s`, while new ones get 503; the
-    second ends them.
+    second ends them. Raises CertificateError.
     """
 
-    def __init__(
-        self, engine: AsyncEngine, model_names: Sequence[str], listener: socket.socket, shutdown_timeout_s: float
-    ) -> None:
+    def __init__(self, engine: AsyncEngine, config: ServerConfig, listener: socket.socket) -> None:
         self._engine = engine
         self._listener = listener
-        self._shutdown_timeout_s = shutdown_timeout_s
-        config = uvicorn.Config(
-            create_app(engine, model_names),
+        self._shutdown_timeout_s = config.shutdown_timeout_s
+        settings = uvicorn.Config(
+            create_app(engine, config),
             http="httptools",
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=FLUSH_TIMEOUT_S,
+            ssl_certfile=config.ssl_certfile,
+            ssl_keyfile=config.ssl_keyfile,
         )
-        self._server = _Uvicorn(config)
+        try:
+            settings.load()  # now, not when the model is loaded
+        except OSError as error:  # of TLS, too
+            files = " and ".join(file for file in (config.ssl_certfile, config.ssl_keyfile) if file)
+            raise CertificateError(f"cannot use the certificate in {files}: {error}") from error
+        self._server = _Uvicorn(settings)
         self._signals: asyncio.Queue[None] = asyncio.Queue()
 
     async def run(self, on_ready: Callable[[AsyncEngine], None]) -> None:

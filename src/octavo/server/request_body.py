@@ -9,8 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from octavo.server.errors import ApiError, invalid
-
-MAX_BODY_BYTES = 16 << 20
+from octavo.server.serving import serving_of
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -46,17 +45,18 @@ def convert(fields: dict[str, Any], kind: type[Body]) -> Body:
 
 
 async def _read_bytes(request: Request) -> bytes:
+    max_bytes = serving_of(request).config.max_body_bytes
     announced = request.headers.get("content-length", "")
     if announced.isdigit():
-        _check_length(int(announced))
+        _check_length(int(announced), max_bytes)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        _check_length(len(body))
+        _check_length(len(body), max_bytes)
     return bytes(body)
 
 
-def _check_length(num_bytes: int) -> None:
-    if num_bytes > MAX_BODY_BYTES:
-        message = f"the body has {num_bytes} bytes or more; at most {MAX_BODY_BYTES} are allowed"
+def _check_length(num_bytes: int, max_bytes: int) -> None:
+    if num_bytes > max_bytes:
+        message = f"the body has {num_bytes} bytes or more; --max-body-bytes allows {max_bytes}"
         raise ApiError(413, "request_too_large", message)

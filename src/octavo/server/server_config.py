@@ -16,3 +16,9 @@ class ServerConfig:
     ssl_certfile: str | None = None  # PEM; with one, the server speaks HTTPS only
     ssl_keyfile: str | None = None  # PEM; None: the key is in `ssl_certfile`
     shutdown_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not all(self.api_keys):
+            raise ValueError("an API key is empty; give keys that clients can send, or none")
+        if self.ssl_keyfile and not self.ssl_certfile:
+            raise ValueError("--ssl-keyfile needs --ssl-certfile")

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from starlette.requests import Request
 
 from octavo.engine.async_engine import AsyncEngine
 from octavo.server.errors import ApiError
 from octavo.server.openai import Model
+from octavo.server.server_config import ServerConfig
 
 
 class Serving:
     """An engine under one or more model names; the first is the one that answers carry by default."""
 
-    def __init__(self, engine: AsyncEngine, model_names: Sequence[str] = ()) -> None:
+    def __init__(self, engine: AsyncEngine, config: ServerConfig) -> None:
         self.engine = engine
-        self._model_names = tuple(model_names)
+        self.config = config
         self._created = int(time.time())
 
     @property
     def model_names(self) -> tuple[str, ...]:
         """Every name. Unless told otherwise, the one that the engine found; so it must be ready."""
-        if self._model_names:
-            return self._model_names
+        if self.config.model_names:
+            return self.config.model_names
         config = self.engine.ready.config
         return (config.served_model_name or config.model,)
 
