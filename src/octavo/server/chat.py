@@ -29,7 +29,8 @@ from octavo.server.logprobs import chat_logprobs
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
-from octavo.server.turn import NewTokens, TextDelta, Turn, TurnEnd, TurnRequest, open_turn
+from octavo.server.turn import Turn, TurnRequest, open_turn
+from octavo.server.turn_events import NewTokens, TextDelta, TurnEnd
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
