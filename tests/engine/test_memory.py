@@ -128,8 +128,8 @@ def test_the_table_says_how_it_came_about():
 
 def test_activations_grow_with_the_step_and_logits_with_the_sequences():
     small = step_activation_bytes(TINY, max_num_batched_tokens=16, max_num_seqs=1)
-    more_tokens = step_activation_bytes(TINY, max_num_batched_tokens=32, max_num_seqs=1)
-    more_rows = step_activation_bytes(TINY, max_num_batched_tokens=16, max_num_seqs=3)
-    assert more_tokens - small > 16 * 4 * 3 * TINY.intermediate_size
-    assert more_rows - small == 2 * 4 * TINY.vocab_size
-    assert step_activation_bytes(TINY, max_num_batched_tokens=16, max_num_seqs=99) == small + 15 * 4 * TINY.vocab_size
+    large = step_activation_bytes(TINY, max_num_batched_tokens=64, max_num_seqs=1)  # logits of a piece of a prompt
+    more_rows = step_activation_bytes(TINY, max_num_batched_tokens=64, max_num_seqs=35)
+    assert large - small > 48 * 4 * 3 * TINY.intermediate_size
+    assert more_rows - large == (35 - 32) * 4 * TINY.vocab_size
+    assert step_activation_bytes(TINY, max_num_batched_tokens=16, max_num_seqs=99) == small

@@ -60,7 +60,12 @@ class KVCacheManager:
         return -(-num_tokens // self.block_size)
 
     def find_hit(self, request: Request) -> PrefixHit:
-        """The longest computed prefix of the request's tokens, short of the last: one token must be left to compute."""
+        """The longest computed prefix that the request may take over, short of its last token.
+
+        One token must be left to compute; a request with prompt_logprobs computes them all.
+        """
+        if request.has_prompt_logprobs:
+            return PrefixHit()
         limit = request.num_tokens - 1
         source = request.fork_source
         if source is not None and source.num_computed_tokens >= limit:

@@ -39,6 +39,7 @@ class NewRow:
     seed: int
     stop_token_ids: tuple[int, ...]  # every id that would end the request: banned until min_tokens are out
     bad_word_token_ids: tuple[tuple[int, ...], ...] = ()
+    has_prompt_logprobs: bool = False  # report them with its first token; its prompt runs from position 0 on
 
 
 class ScheduledRow(NamedTuple):
@@ -75,10 +76,10 @@ class SchedulerOutput:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Log-probabilities at one output token, of the raw distribution (before temperature and filters)."""
+    """Log-probabilities at one token, of the raw distribution (before temperature and filters)."""
 
-    logprob: float  # of the chosen token
-    rank: int  # of the chosen token, 1 = most likely
+    logprob: float  # of the token that stands there
+    rank: int  # of the same, 1 = most likely
     top: tuple[tuple[int, float], ...]  # the k most likely (token_id, logprob), most likely first
 
 
@@ -90,6 +91,7 @@ class SampledRow(NamedTuple):
     logprobs: tuple[TokenLogprobs, ...] = ()  # one a token if the request asked for them, else empty
     draft_token_ids: tuple[int, ...] = ()  # proposals for the next step
     error: str | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # of each token of the prompt but the first, if the row has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class RequestOutput:
     stop_reason: int | None = None  # the token id that ended it, unless that was the end of sequence
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache at first admission
     error: str | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # as in SampledRow: choice 0 has them, once
 
 
 @dataclass(frozen=True, slots=True)

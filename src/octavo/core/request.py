@@ -96,6 +96,15 @@ class Request:
         """Tokens known and proposed."""
         return len(self.token_ids) + len(self.draft_token_ids)
 
+    @property
+    def has_prompt_logprobs(self) -> bool:
+        """Whether the log-probabilities of its prompt are still to be reported: once a request, with its first token.
+
+        They come of computing the prompt, all of it: such a request takes nothing over.
+        """
+        is_wanted = self.sampling_params.prompt_logprobs is not None
+        return is_wanted and self.index == 0 and self.num_output_tokens == 0
+
     def append_token(self, token_id: int) -> tuple[str, int | None] | None:
         """Append a generated token; return (finish_reason, stop_reason) if it ends the request.
 

@@ -243,6 +243,7 @@ class Scheduler:
             finish_reason,
             stop_reason,
             request.num_cached_tokens or 0,
+            prompt_logprobs=sampled.prompt_logprobs,
         )
 
     def _release_siblings(self, request: Request) -> None:
@@ -287,6 +288,7 @@ def _new_row(request: Request) -> NewRow:
         request.seed,
         request.end_token_ids,
         request.bad_word_token_ids,
+        request.has_prompt_logprobs,
     )
 
 

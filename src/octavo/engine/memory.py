@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from octavo.config import BLOCK_SIZE, ModelConfig
+from octavo.worker.prompt_scorer import MAX_PIECE_TOKENS
 
 DEFAULT_UTILIZATION = 0.9
 DEFAULT_KV_BYTES = 1 << 30  # unless told otherwise: a fast start, and a machine that stays usable
@@ -117,11 +118,11 @@ def step_activation_bytes(model: ModelConfig, *, max_num_batched_tokens: int, ma
     """What the largest step needs beside weights and KV, from the model's shape.
 
     Float32 for each token: the residual, a normed copy, Q, K and V, the attention's output, the MLP's two halves and
-    their product; and the logits, for at most every sequence.
+    their product; and the logits, for at most every sequence, or for a piece of a prompt whose own are wanted.
     """
     attention = (2 * model.num_heads + 2 * model.num_kv_heads) * model.head_dim
     per_token = 3 * model.hidden_size + attention + 3 * model.intermediate_size
-    num_logits_rows = min(max_num_seqs, max_num_batched_tokens)
+    num_logits_rows = min(max(max_num_seqs, MAX_PIECE_TOKENS), max_num_batched_tokens)
     return FLOAT32_BYTES * (max_num_batched_tokens * per_token + num_logits_rows * model.vocab_size)
 
 

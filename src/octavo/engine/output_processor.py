@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from octavo.core.messages import EngineRequest, RequestOutput, TokenLogprobs
@@ -72,6 +72,9 @@ class _RequestState:
         self._prompt = prompt
         self._prompt_token_ids = list(request.prompt_token_ids)  # one list, which every output of the request shows
         self._num_cached_tokens = 0
+        self._has_prompt_logprobs = request.sampling_params.prompt_logprobs is not None
+        self._prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+        self._tokenizer = tokenizer
         self.kind = request.sampling_params.output_kind
         self.choices = [
             _Choice(index, request.sampling_params, tokenizer) for index in range(request.sampling_params.n)
@@ -85,6 +88,8 @@ class _RequestState:
         """Take in one choice's news; return what its user may see of it."""
         if output.index == 0:  # the other choices share this one's prompt, whatever the cache holds
             self._num_cached_tokens = output.num_cached_tokens
+            if self._has_prompt_logprobs and output.new_token_ids and self._prompt_logprobs is None:
+                self._prompt_logprobs = self._decoded(output.prompt_logprobs)
         choice = self.choices[output.index]
         num_tokens_before, num_characters_before = len(choice.token_ids), len(choice.text)
         choice.add(output)
@@ -101,7 +106,13 @@ class _RequestState:
             outputs=sorted(choices, key=lambda choice: choice.index),
             finished=self.is_finished,
             num_cached_tokens=self._num_cached_tokens,
+            prompt_logprobs=self._prompt_logprobs,
         )
+
+    def _decoded(self, entries: Sequence[TokenLogprobs]) -> list[dict[int, Logprob] | None]:
+        later_ids = self._prompt_token_ids[1:]  # nothing comes before the first
+        pairs = zip(later_ids, entries, strict=True)
+        return [None, *(logprob_by_id(token_id, entry, self._tokenizer) for token_id, entry in pairs)]
 
 
 class _Choice:
@@ -131,7 +142,8 @@ class _Choice:
         for place, token_id in enumerate(output.new_token_ids):
             self.token_ids.append(token_id)
             if output.logprobs:
-                self._add_logprobs(token_id, output.logprobs[place])
+                self._logprobs.append(logprob_by_id(token_id, output.logprobs[place], self._tokenizer))
+                self._cumulative_logprob += output.logprobs[place].logprob
             is_last = place == len(output.new_token_ids) - 1
             if self._params.detokenize and not (is_last and is_stop_token_last):
                 self._add_text(self._detokenizer.add(token_id))
@@ -169,15 +181,14 @@ class _Choice:
         self._finish_reason, self._stop_reason = output.finish_reason, output.stop_reason
         self._error = output.error
 
-    def _add_logprobs(self, token_id: int, entry: TokenLogprobs) -> None:
-        """The chosen token first, then the most likely ones; it is listed once where it is one of them."""
-        by_id = {token_id: self._logprob(token_id, entry.logprob, entry.rank)}
-        for rank, (top_id, logprob) in enumerate(entry.top, start=1):
-            if top_id != token_id:
-                by_id[top_id] = self._logprob(top_id, logprob, rank)
-        self._logprobs.append(by_id)
-        self._cumulative_logprob += entry.logprob
 
-    def _logprob(self, token_id: int, logprob: float, rank: int) -> Logprob:
-        text = self._tokenizer.decode([token_id], skip_special_tokens=False, is_continuation=True)
-        return Logprob(logprob, rank, text)
+def logprob_by_id(token_id: int, entry: TokenLogprobs, tokenizer: Tokenizer) -> dict[int, Logprob]:
+    """The token that stands there first, then the most likely ones; it is listed once where it is one of them."""
+    ranked = [(token_id, entry.logprob, entry.rank)]
+    ranked += [(top_id, logprob, rank) for rank, (top_id, logprob) in enumerate(entry.top, start=1)]
+    by_id: dict[int, Logprob] = {}
+    for each_id, logprob, rank in ranked:
+        if each_id not in by_id:
+            text = tokenizer.decode([each_id], skip_special_tokens=False, is_continuation=True)
+            by_id[each_id] = Logprob(logprob, rank, text)
+    return by_id

@@ -43,3 +43,4 @@ class GenerationOutput:
     outputs: list[CompletionOutput]
     finished: bool  # whether every choice has ended, also those not in `outputs`
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None  # of its tokens; the first has none. None: not known

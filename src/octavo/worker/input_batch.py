@@ -71,6 +71,32 @@ def build_sampling_batch(rows: Int32Array, table: RequestTable, vocab_size: int)
     )
 
 
+def build_scoring_batch(token_ids: Int32Array, num_logprobs: Int32Array, vocab_size: int) -> SamplingBatch:
+    """The choice of given tokens, one in each of S rows: made for their log-probabilities."""
+    num_rows = len(token_ids)
+    zeros, ones = np.zeros(num_rows, np.float32), np.ones(num_rows, np.float32)
+    nothing = IdLists(np.zeros(num_rows + 1, np.int32), np.empty(0, np.int32))
+    return SamplingBatch(
+        temperature=zeros,
+        top_k=np.zeros(num_rows, np.int32),
+        top_p=ones,
+        min_p=zeros,
+        repetition_penalty=ones,
+        frequency_penalty=zeros,
+        presence_penalty=zeros,
+        seed=np.zeros(num_rows, np.uint64),
+        output_index=np.zeros(num_rows, np.uint64),
+        num_logprobs=num_logprobs,
+        allowed=IdLists(np.arange(num_rows + 1, dtype=np.int32), token_ids),
+        banned=nothing,
+        biased=nothing,
+        bias=np.empty(0, np.float32),
+        seen=nothing,
+        output_counts=np.empty(0, np.int32),
+        vocab_size=vocab_size,
+    )
+
+
 def _banned_ids(rows: Int32Array, table: RequestTable, num_output_tokens: Int32Array) -> list[Sequence[int]]:
     """What would complete a bad word, and what would end the request before its min_tokens are out."""
     banned: list[Sequence[int]] = []

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Int32Array, KVCache, SampledBatch, Step
-from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput, TokenLogprobs
+from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
+from octavo.worker.prompt_scorer import PromptScorer
 from octavo.worker.request_table import NO_LOGPROBS, RequestTable
+from octavo.worker.token_logprobs import token_logprobs
 
 ERROR_BY_TOKEN_ID = {
     NOT_FINITE: "the model's logits are not finite",
@@ -23,6 +25,7 @@ class ModelRunner:
         self._kv = kv
         self._table = table
         self._vocab_size = vocab_size  # ids the tokenizer knows; logits may be wider by padding
+        self._scorer = PromptScorer(step, table, vocab_size=vocab_size)
 
     def run(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
         """Compute the step's tokens, and sample the rows that reach their last known one.
@@ -33,38 +36,26 @@ class ModelRunner:
             raise NotImplementedError("the step holds draft tokens, which this worker cannot verify")
         self._table.apply(scheduled)
         self._kv.copy_blocks(scheduled.block_copies)
-        if not scheduled.scheduled:
+        entries = self._scorer.run(scheduled)
+        if not entries:
             return ModelRunnerOutput(scheduled.step_id, ())
-        logits = self._step.run(build_step_batch(scheduled.scheduled, self._table))
-        rows = np.array([entry.row for entry in scheduled.scheduled if entry.is_sampled], np.int32)  # [S]
+        logits = self._step.run(build_step_batch(entries, self._table))
+        rows = np.array([entry.row for entry in entries if entry.is_sampled], np.int32)  # [S]
         if len(rows) == 0:
             return ModelRunnerOutput(scheduled.step_id, ())
         sampled = self._step.sample(logits, build_sampling_batch(rows, self._table, self._vocab_size))
         is_chosen = sampled.token_ids >= 0
         self._table.append(rows[is_chosen], sampled.token_ids[is_chosen])
-        return ModelRunnerOutput(scheduled.step_id, _sampled_rows(rows, sampled, self._table.num_logprobs[rows]))
+        sampled_rows = _sampled_rows(rows, sampled, self._table.num_logprobs[rows])
+        return ModelRunnerOutput(scheduled.step_id, self._scorer.report(sampled_rows))
 
 
 def _sampled_rows(rows: Int32Array, sampled: SampledBatch, num_logprobs: Int32Array) -> tuple[SampledRow, ...]:
     return tuple(
         SampledRow(row, (), error=ERROR_BY_TOKEN_ID[token_id])
         if token_id < 0
-        else SampledRow(row, (token_id,), _token_logprobs(sampled, index, num_top))
+        else SampledRow(row, (token_id,), () if num_top == NO_LOGPROBS else (token_logprobs(sampled, index, num_top),))
         for index, (row, token_id, num_top) in enumerate(
             zip(rows.tolist(), sampled.token_ids.tolist(), num_logprobs.tolist(), strict=True)
         )
-    )
-
-
-def _token_logprobs(sampled: SampledBatch, index: int, num_top: int) -> tuple[TokenLogprobs, ...]:
-    if num_top == NO_LOGPROBS:
-        return ()
-    top_ids = sampled.top_ids[index, :num_top].tolist()
-    top_logprobs = sampled.top_logprobs[index, :num_top].tolist()
-    return (
-        TokenLogprobs(
-            logprob=float(sampled.logprob[index]),
-            rank=int(sampled.rank[index]),
-            top=tuple(zip(top_ids, top_logprobs, strict=True)),
-        ),
     )
