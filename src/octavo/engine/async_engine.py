@@ -106,17 +106,14 @@ class AsyncEngine:
         variables: Mapping[str, Any] | None = None,
         add_special_tokens: bool = False,
     ) -> PromptDict:
-        """The prompt of a conversation, for `submit` or `generate`; `variables` go to the template.
+        """The prompt of a conversation, for `submit`, `generate` or `tokenize`; `variables` go to the template.
 
         Raises ChatTemplateError.
         """
-        front = self._require_front()
-        return await front.render_chat(
-            messages,
-            add_generation_prompt=add_generation_prompt,
-            variables=variables or {},
-            add_special_tokens=add_special_tokens,
+        text = await self._require_front().texts.render_chat(
+            messages, add_generation_prompt=add_generation_prompt, variables=variables or {}
         )
+        return {"prompt": text, "add_special_tokens": add_special_tokens}
 
     async def submit(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
@@ -127,7 +124,7 @@ class AsyncEngine:
         """
         self.check_ready()
         front = self._require_front()
-        tokenized = [await front.tokenize(prompt) for prompt in prompts]
+        tokenized = await front.texts.tokenize(prompts, truncates=params.truncate_prompt_tokens is not None)
         self.check_ready()  # tokenizing may have taken long
         return front.submit(tokenized, params, priority=priority, cache_salt=cache_salt)
 
@@ -160,6 +157,8 @@ class AsyncEngine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._front is not None:
+            self._front.texts.close()
         if self._client is not None:
             if self._ready is None:
                 self._client.kill()  # it listens only once it is ready

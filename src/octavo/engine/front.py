@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from octavo.core.messages import RequestOutput
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import wire
 from octavo.engine.generation_stream import GenerationStream
-from octavo.engine.input_processor import (
-    InputProcessor,
-    Prompt,
-    PromptDict,
-    gets_special_tokens,
-    prompt_text,
-    text_to_encode,
-)
+from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.output_processor import OutputProcessor
+from octavo.engine.text_workers import TextWorkers
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
-
-LONG_TEXT_CHARS = 10_000  # tokenizing more takes milliseconds, for which the event loop must not stand still
 
 
 class Front:
@@ -31,41 +23,13 @@ class Front:
 
     def __init__(self, tokenizer: Tokenizer, inputs: InputProcessor, send: Callable[[wire.FrontMessage], None]) -> None:
         self.tokenizer = tokenizer
+        self.texts = TextWorkers(tokenizer, inputs)
         self._inputs = inputs
         self._outputs = OutputProcessor(tokenizer)
         self._send = send
         self._stream_by_id: dict[str, GenerationStream] = {}
         self._idle = asyncio.Event()
         self._idle.set()
-
-    async def render_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_generation_prompt: bool,
-        variables: Mapping[str, Any],
-        add_special_tokens: bool,
-    ) -> PromptDict:
-        """The prompt of a conversation. Raises ChatTemplateError."""
-
-        def render() -> PromptDict:
-            text = self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=add_generation_prompt, **variables
-            )
-            token_ids = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-            return {"prompt": text, "prompt_token_ids": token_ids}
-
-        num_chars = sum(len(str(message.get("content"))) for message in messages)
-        return await asyncio.to_thread(render) if num_chars > LONG_TEXT_CHARS else render()
-
-    async def tokenize(self, prompt: Prompt) -> Prompt:
-        """The prompt as it is, or with its token ids where finding them takes long."""
-        text = text_to_encode(prompt)
-        if text is None or len(text) <= LONG_TEXT_CHARS:
-            return prompt
-        adds_special_tokens = gets_special_tokens(prompt)
-        token_ids = await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=adds_special_tokens)
-        return {"prompt": text, "prompt_token_ids": token_ids}
 
     def submit(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int, cache_salt: str

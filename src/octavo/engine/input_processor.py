@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from octavo.core.admission import AdmissionLimits
+from octavo.core.admission import AdmissionLimits, RequestRejected
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import SEED_BITS, ParameterError, SamplingParams
 from octavo.engine.bad_words import tokenize_bad_words
@@ -69,7 +69,7 @@ class InputProcessor:
         sequence that the engine can never serve.
         """
         params = self._with_counted_logprobs(params)
-        token_ids = self._last_tokens(self._token_ids(prompt), params)
+        token_ids = self._last_tokens(self.token_ids(prompt), params)
         bad_word_token_ids = self._tokenize_bad_words(params.bad_words)
         self._check_params(params, len(token_ids))
         self._check_choice(params, bad_word_token_ids)
@@ -88,8 +88,18 @@ class InputProcessor:
             arrival_s=arrival_s,
         )
 
-    def _token_ids(self, prompt: Any) -> tuple[int, ...]:
-        """Ids of a prompt in any form; every form may come straight from a client's JSON."""
+    def check_text(self, text: str) -> None:
+        """Raise RequestRejected if the text has too many tokens however it is cut into them."""
+        num_tokens = self._tokenizer.min_num_tokens(text)
+        if num_tokens >= self._limits.max_model_len:
+            raise RequestRejected(
+                "context_length_exceeded",
+                f"This model's maximum context length is {self._limits.max_model_len} tokens and the prompt of "
+                f"{len(text)} characters has at least {num_tokens}; shorten the prompt",
+            )
+
+    def token_ids(self, prompt: Any) -> tuple[int, ...]:
+        """Ids of a prompt in any form; every form may come straight from a client's JSON. Raises ParameterError."""
         text = text_to_encode(prompt)
         if text is not None:
             try:
@@ -103,13 +113,12 @@ class InputProcessor:
             source = prompt["prompt_token_ids"]
         if not isinstance(source, list | tuple):
             raise ParameterError("prompt", f"the prompt is {_shown(source)}; it must be a text or a list of token ids")
-        for token_id in source:
-            # bool is an int, and 1.0 == 1: only the exact type is an id.
-            if type(token_id) is not int or not 0 <= token_id < self._vocab_size:
-                raise ParameterError(
-                    "prompt",
-                    f"the prompt holds {_shown(token_id)}; token ids are integers from 0 to {self._vocab_size - 1}",
-                )
+        # bool is an int, and 1.0 == 1: only the exact type is an id. Millions of them may come: hence no loop here.
+        if set(map(type, source)) - {int} or (source and not 0 <= min(source) <= max(source) < self._vocab_size):
+            bad = next(item for item in source if type(item) is not int or not 0 <= item < self._vocab_size)
+            raise ParameterError(
+                "prompt", f"the prompt holds {_shown(bad)}; token ids are integers from 0 to {self._vocab_size - 1}"
+            )
         return tuple(source)
 
     def _last_tokens(self, token_ids: tuple[int, ...], params: SamplingParams) -> tuple[int, ...]:

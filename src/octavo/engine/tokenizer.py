@@ -11,6 +11,7 @@ import tokenizers
 
 from octavo.engine.gguf_tokenizer import build_gguf_tokenizer
 from octavo.engine.token_decoder import read_token_decoder
+from octavo.engine.token_reach import read_token_reach
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import GGUFVocabulary, TokenizerSpec
 
@@ -30,7 +31,9 @@ class Tokenizer:
         added = self._tokenizer.get_added_tokens_decoder()
         self._added = {token_id: token.content for token_id, token in added.items()}
         self._special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
-        self.vocab_size: int = 1 + max(self._tokenizer.get_vocab().values(), default=-1)
+        vocabulary = self._tokenizer.get_vocab()
+        self.vocab_size: int = 1 + max(vocabulary.values(), default=-1)
+        self._reach = read_token_reach(self._tokenizer, vocabulary, self._decoder)
         self.bos_token_id = self._id_of(spec.bos_token)
         self.eos_token_id = self._id_of(spec.eos_token)
         self._bos_ids = self._ids_before_text(spec)
@@ -65,6 +68,10 @@ class Tokenizer:
         if add_special_tokens and ids[:1] != self._bos_ids:
             return self._bos_ids + ids
         return ids
+
+    def min_num_tokens(self, text: str) -> int:
+        """Tokens that the text has at least, found without tokenizing it; 0 where that says nothing of them."""
+        return 0 if self._reach is None else self._reach.min_num_tokens(text)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool, is_continuation: bool = False) -> str:
         """The text of these ids; bytes that are not UTF-8 become U+FFFD, as Unicode recommends.
