@@ -13,7 +13,7 @@ SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo test check bench equality ledger mutants golden format
+.PHONY: help setup model demo test clients check bench equality ledger mutants golden format
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -37,6 +37,9 @@ demo: model ## Start a server, ask it eight different questions at once, print t
 
 test: model ## Run the tests
 	$(BIN)/python -m pytest
+
+clients: model ## Run real clients against a server, each in an environment of its own: CLIENTS= some of them
+	$(BIN)/python -m tests.clients.run $(CLIENTS)
 
 check: setup ## Lint, types, import rules, sizes, formatting
 	$(BIN)/ruff check $(SOURCES)
