@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from octavo.bench.benchmark import Settings
+    from octavo.bench.benchmark import Settings, Target
+    from octavo.bench.http_client import Server
     from octavo.bench.outcome import Outcome
     from octavo.bench.workload import Workload
 
@@ -70,6 +71,19 @@ class BenchOptions:
             seed=self.seed,
         )
 
+    def server(self) -> Server:
+        """Whom to ask. Raises ValueError for a base URL that is none."""
+        from octavo.bench.http_client import Server
+
+        return Server.parse(self.base_url, {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {})
+
+    def about(self, target: Target) -> dict[str, Any]:
+        """What a result needs beside it."""
+        from octavo.bench.benchmark import client_machine
+
+        asked = {name: value for name, value in asdict(self).items() if name != "api_key"}
+        return {"server": target.about, "client": client_machine(), "settings": asked}
+
     def settings(self) -> Settings:
         """How to ask. Raises ValueError for an endpoint that there is not."""
         from octavo.bench.benchmark import Settings
@@ -101,21 +115,17 @@ def bench(options: BenchOptions) -> None:
 
 
 async def _measure(options: BenchOptions) -> tuple[dict[str, Any], list[Outcome]]:
-    from octavo.bench.benchmark import client_machine, find_target, measure
-    from octavo.bench.http_client import Server
+    from octavo.bench.benchmark import find_target, measure
 
     workload, settings = options.workload(), options.settings()
-    headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
-    target = await find_target(Server.parse(options.base_url, headers), settings, options.seed)
-    with _progress(options.num_prompts) as on_end:
+    target = await find_target(options.server(), settings, options.seed)
+    with progress_bar(options.num_prompts) as on_end:
         outcomes = await measure(target, workload, settings, on_end)
-    asked = asdict(options)
-    del asked["api_key"]
-    return {"server": target.about, "client": client_machine(), "settings": asked}, outcomes
+    return options.about(target), outcomes
 
 
 @contextmanager
-def _progress(num_requests: int) -> Iterator[Callable[[Outcome], None]]:
+def progress_bar(num_requests: int) -> Iterator[Callable[[Outcome], None]]:
     """A bar on the terminal that grows with each request."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
