@@ -9,6 +9,7 @@ from octavo.cli.chat import ChatOptions, chat
 from octavo.cli.doctor import doctor
 from octavo.cli.generate import GenerateOptions, generate
 from octavo.cli.options import command
+from octavo.cli.run_batch import RunBatchOptions, run_batch
 from octavo.cli.serve import ServeOptions, serve
 
 
@@ -23,6 +24,7 @@ def main() -> None:
     app.command("serve")(command(ServeOptions, serve))
     app.command("generate")(command(GenerateOptions, generate))
     app.command("chat")(command(ChatOptions, chat))
+    app.command("run-batch")(command(RunBatchOptions, run_batch))
     app.command("doctor")(doctor)
     measuring = typer.Typer(help="Measure a server: what it carries, and what that costs.", no_args_is_help=True)
     measuring.command("serve")(command(BenchOptions, bench))
