@@ -72,6 +72,7 @@ BLOCK_TABLE = [
 ]
 
 KV_CACHE_MANAGER = [
+    PlantedBug("kv_cache_manager.py", "if request.has_prompt_logprobs:", "if False:", "a prompt to score is a hit"),
     PlantedBug(
         "kv_cache_manager.py",
         "-(-num_tokens // self.block_size)",
@@ -198,6 +199,8 @@ REQUEST = [
         "request.py", "(source.seed + index) % 2**SEED_BITS", "source.seed + index", "a seed grows beyond 64 bits"
     ),
     PlantedBug("request.py", ">= self.sampling_params.min_tokens", ">= 0", "min_tokens is ignored"),
+    PlantedBug("request.py", " and self.num_output_tokens == 0", "", "a prompt is scored again after a preemption"),
+    PlantedBug("request.py", " and self.index == 0", "", "every choice scores the prompt"),
     PlantedBug(
         "request.py",
         ">= self.sampling_params.min_tokens",

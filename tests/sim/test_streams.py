@@ -50,6 +50,28 @@ def test_right_streams_end_once():
         streams.take([RequestOutput("r", 0, (1,))])
 
 
+def test_a_prompt_is_scored_once_with_the_first_token_of_the_first_choice():
+    request = make_request("s", [1, 2, 3], n=2, seed=5, max_tokens=4, prompt_logprobs=0)
+    (token_ids, scores), other = ((solo(request, i).token_ids, solo(request, i).prompt_logprobs) for i in range(2))
+    assert len(set(scores)) == 2 and other[1] == ()
+
+    def take(*outputs):
+        streams = Streams(max_model_len=50, vocab_size=20)
+        streams.open(request)
+        streams.take(outputs)
+
+    first = RequestOutput("s", 0, token_ids[:1], prompt_logprobs=scores)
+    take(first, RequestOutput("s", 0, token_ids[1:2]), RequestOutput("s", 1, other[0][:1]))
+    for wrong in (
+        [RequestOutput("s", 0, token_ids[:1])],
+        [RequestOutput("s", 0, token_ids[:1], prompt_logprobs=scores[::-1])],
+        [first, RequestOutput("s", 0, token_ids[1:2], prompt_logprobs=scores)],
+        [RequestOutput("s", 1, other[0][:1], prompt_logprobs=scores)],
+    ):
+        with pytest.raises(WrongAnswerError, match="scores the prompt otherwise than alone, or not once"):
+            take(*wrong)
+
+
 ANSWER = solo(REQUEST).token_ids
 WRONG_OUTPUTS = {
     "another token": RequestOutput("r", 0, (20,)),

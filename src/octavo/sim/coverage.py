@@ -36,6 +36,8 @@ REQUIRED_SHARE = {
     "prefix hit": 0.3,
     "prefix hit after a preemption": 0.15,
     "prefix hit in spite of collisions": 0.04,
+    "prompt scored": 0.2,
+    "prompt scored anew": 0.01,
     "row failed": 0.05,
     "rows freed and given away in one step": 0.3,
     "whole prompt cached": 0.25,

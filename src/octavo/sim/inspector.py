@@ -108,6 +108,8 @@ class Inspector:
             self.coverage["prefix hit"] += num_hit > 0 and not is_fork
             self.coverage["partial prefix hit"] += is_partial and not is_fork
             self.coverage["prefix hit after a preemption"] += num_hit > 0 and request.num_preemptions > 0
+            self.coverage["prompt scored"] += new_row.has_prompt_logprobs
+            self.coverage["prompt scored anew"] += new_row.has_prompt_logprobs and request.num_preemptions > 0
             self.coverage["whole prompt cached"] += num_hit == request.num_tokens - 1 > 0 and not is_fork
         self.coverage["block copied"] += len(scheduled.block_copies)
         self.coverage["rows freed and given away in one step"] += bool(

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from random import Random
 
 from octavo.core.executor import FinishedStep
-from octavo.core.messages import ModelRunnerOutput, NewRow, SampledRow, ScheduledRow, SchedulerOutput
-from octavo.sim.solo import ROOT_DIGEST, choose_token, extend_digest
+from octavo.core.messages import (
+    ModelRunnerOutput,
+    NewRow,
+    SampledRow,
+    ScheduledRow,
+    SchedulerOutput,
+    TokenLogprobs,
+)
+from octavo.sim.solo import ROOT_DIGEST, choose_token, extend_digest, score_next
 
 NEVER_WRITTEN = -1  # no digest
 
@@ -49,6 +56,7 @@ class LedgerRow:
         "draft_token_ids",
         "num_computed_tokens",
         "num_prompt_tokens",
+        "scores",
         "seed",
         "token_ids",
     )
@@ -61,6 +69,7 @@ class LedgerRow:
         self.block_ids: list[int] = []
         self.num_computed_tokens = -1  # the first scheduled run says where it begins: after the prefix hit
         self.draft_token_ids: tuple[int, ...] = ()  # proposed, not yet verified
+        self.scores: list[TokenLogprobs] | None = [] if new_row.has_prompt_logprobs else None
         self.extend_digests()
 
     def extend_digests(self) -> None:
@@ -218,6 +227,9 @@ class LedgerModel:
                     f"row {entry.row}: slot {offset} of block {block_id}, which is to hold position {start + offset} "
                     f"of {num_tokens}, holds something else; table {row.block_ids}, run {entry}"
                 )
+        if row.scores is not None:
+            last = min(num_tokens, row.num_prompt_tokens - 1)
+            row.scores += map(score_next, row.digests[entry.num_computed_tokens : last])
         self.coverage["chunk split"] += not entry.is_sampled
 
     def _sample(self, entry: ScheduledRow) -> SampledRow:
@@ -236,7 +248,10 @@ class LedgerModel:
                 break
         self._settle_drafts(row, entry, len(accepted) - 1)
         row.draft_token_ids = self._propose(row)
-        return SampledRow(entry.row, tuple(accepted), draft_token_ids=row.draft_token_ids)
+        scores, row.scores = row.scores or (), None
+        return SampledRow(
+            entry.row, tuple(accepted), draft_token_ids=row.draft_token_ids, prompt_logprobs=tuple(scores)
+        )
 
     def _settle_drafts(self, row: LedgerRow, entry: ScheduledRow, num_accepted: int) -> None:
         """Count the accepted drafts as computed; the slots of the rejected ones are to be written again."""

@@ -55,6 +55,9 @@ class Streams:
             stream = self._streams[output.request_id, output.index]
             if stream.finish_reason is not None:
                 raise WrongAnswerError(f"{output} comes after the end, {stream.finish_reason}")
+            is_first = output.new_token_ids and not stream.token_ids
+            if output.prompt_logprobs != (stream.expected.prompt_logprobs if is_first else ()):
+                raise WrongAnswerError(f"{output} scores the prompt otherwise than alone, or not once: {stream}")
             stream.token_ids += output.new_token_ids
             expected = stream.expected.token_ids
             if tuple(stream.token_ids) != expected[: len(stream.token_ids)]:

@@ -28,6 +28,7 @@ class Scenario:
     max_unfinished: int  # choices offered at a time
     arrival_rate: float  # requests a step
     abort_rate: float  # aborts a step
+    score_rate: float  # requests that want the log-probabilities of their prompt
     salts: tuple[str, ...]
 
 
@@ -58,6 +59,7 @@ def draw_scenario(random: Random) -> Scenario:
         max_unfinished=20 if is_stormy else random.choice((3, 8, 20)),
         arrival_rate=random.choice((0.2, 0.6, 1.0)),
         abort_rate=random.choice((0.0, 0.02, 0.1)),
+        score_rate=random.choice((0.0, 0.1, 0.6)),
         salts=random.choice((("",), ("",), ("", "tenant"))),
     )
 
@@ -139,6 +141,7 @@ class Workload:
             min_tokens=random.choice((0, 0, random.randint(0, max_tokens))),
             ignore_eos=random.random() < 0.4,
             stop_token_ids=random.choice(((), (), (2,), (0, 3), (3, 3))),
+            prompt_logprobs=0 if random.random() < scenario.score_rate else None,
         )
 
 
