@@ -117,7 +117,9 @@ async def test_messages_become_the_prompt(client, core):
     await client.post(URL, json={"messages": messages})
     await client.post(URL, json={"messages": messages, "add_generation_prompt": False})
     with_prompt, without = map(prompt_of, core.requests)
-    assert with_prompt == "system: Be brief.\nuser: One\ntwo\nassistant: \ntool: 3\nassistant: "
+    call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'  # this template knows no tools
+    result = "<tool_response>\n3\n</tool_response>"
+    assert with_prompt == f"system: Be brief.\nuser: One\ntwo\nassistant: {call}\nuser: {result}\nassistant: "
     assert without + "assistant: " == with_prompt
 
 

@@ -33,7 +33,7 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str | None, variables: Mapping[str, str]) -> None:
-        self._source = source
+        self.source = source  # Jinja; None: the model has none
         self._variables = dict(variables)
 
     def render(
@@ -70,11 +70,11 @@ class ChatTemplate:
     @cached_property
     def _template(self) -> Template:
         """Compiled when first used: a broken template should not keep the model from completing plain prompts."""
-        if self._source is None:
+        if self.source is None:
             raise ChatTemplateError(
                 "this model has no chat template: use completions with a plain prompt, or a checkpoint that has one"
             )
-        return _ENVIRONMENT.from_string(self._source)
+        return _ENVIRONMENT.from_string(self.source)
 
 
 def _plain_message(message: Message) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from octavo.server.turn_formats import AUTO, REASONING_FORMATS, TOOL_FORMATS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +19,18 @@ class ServerConfig:
     ssl_certfile: str | None = None  # PEM; with one, the server speaks HTTPS only
     ssl_keyfile: str | None = None  # PEM; None: the key is in `ssl_certfile`
     shutdown_timeout_s: float = 30.0
+    tool_call_parser: str = AUTO  # how the model writes tool calls: a name of TOOL_FORMATS
+    reasoning_parser: str = AUTO  # and how it writes reasoning: a name of REASONING_FORMATS
 
     def __post_init__(self) -> None:
         if not all(self.api_keys):
             raise ValueError("an API key is empty; give keys that clients can send, or none")
         if self.ssl_keyfile and not self.ssl_certfile:
             raise ValueError("--ssl-keyfile needs --ssl-certfile")
+        _check_format("--tool-call-parser", self.tool_call_parser, TOOL_FORMATS)
+        _check_format("--reasoning-parser", self.reasoning_parser, REASONING_FORMATS)
+
+
+def _check_format(option: str, name: str, known: Mapping[str, object]) -> None:
+    if name != AUTO and name not in known:
+        raise ValueError(f"{option} is {name!r}; it must be {AUTO}, {', '.join(known)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 
 from starlette.requests import Request
 
@@ -10,6 +11,7 @@ from octavo.engine.async_engine import AsyncEngine
 from octavo.server.errors import ApiError
 from octavo.server.openai import Model
 from octavo.server.server_config import ServerConfig
+from octavo.server.turn_style import TurnStyle
 
 
 class Serving:
@@ -27,6 +29,11 @@ class Serving:
             return self.config.model_names
         config = self.engine.ready.config
         return (config.served_model_name or config.model,)
+
+    @cached_property
+    def turn_style(self) -> TurnStyle:
+        """How the model writes its turns; so it must be ready."""
+        return TurnStyle(self.engine.tokenizer, self.config.tool_call_parser, self.config.reasoning_parser)
 
     def model_name(self, requested: str | None) -> str:
         """The name to answer under. Raises the error for a model that is not served."""

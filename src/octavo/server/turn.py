@@ -10,12 +10,17 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.outputs import CompletionOutput
 from octavo.server.counted_stream import CountedStream
-from octavo.server.openai import Usage
+from octavo.server.openai import CompletionTokensDetails, Usage
+from octavo.server.reasoning_tokens import ReasoningCounter
 from octavo.server.serving import Serving
-from octavo.server.turn_events import NewTokens, TextDelta, TurnChoice, TurnEnd, TurnEvent
+from octavo.server.tools import Tool, ToolChoice
+from octavo.server.turn_events import NewTokens, TurnChoice, TurnEnd, TurnEvent
+from octavo.server.turn_parser import TurnParser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,8 @@ class TurnRequest:
 
     messages: Sequence[Mapping[str, Any]]  # as templates read them: the arguments of a call are an object
     params: SamplingParams
+    tools: Sequence[Tool] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
     add_generation_prompt: bool = True
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 0
@@ -31,23 +38,29 @@ class TurnRequest:
 
 
 class Turn:
-    """One turn under way, in `num_choices` alternatives. Close it in any case; use `events` or `choices`, once."""
+    """One turn under way, in one or more choices. Close it in any case; use `events` or `choices`, once."""
 
-    def __init__(self, stream: CountedStream) -> None:
+    def __init__(self, stream: CountedStream, readers: Sequence[_ChoiceReader]) -> None:
         self.num_choices = stream.num_choices
         self._stream = stream
+        self._readers = readers
 
     @property
     def usage(self) -> Usage:
-        """The tokens so far."""
-        return self._stream.usage
+        """The tokens so far. Those of the reasoning are counted for models that reason."""
+        counts = [reader.num_reasoning_tokens for reader in self._readers]
+        known = [count for count in counts if count is not None]
+        if not known:
+            return self._stream.usage
+        details = CompletionTokensDetails(reasoning_tokens=sum(known))
+        return msgspec.structs.replace(self._stream.usage, completion_tokens_details=details)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """What happens, those of different choices in any order. Raises ApiError if a choice failed."""
         async with aclosing(self._stream.outputs()) as outputs:
             async for output in outputs:
                 for choice in output.outputs:
-                    for event in _events(choice):
+                    for event in self._readers[choice.index].read(choice):
                         yield event
 
     async def choices(self) -> list[TurnChoice]:
@@ -65,28 +78,54 @@ class Turn:
         self._stream.close()
 
 
+class _ChoiceReader:
+    """From the engine's outputs of one choice to its events."""
+
+    def __init__(self, parser: TurnParser, counter: ReasoningCounter | None) -> None:
+        self._parser = parser
+        self._counter = counter
+
+    @property
+    def num_reasoning_tokens(self) -> int | None:
+        """None: not known of this model."""
+        return self._counter.num_tokens if self._counter else None
+
+    def read(self, choice: CompletionOutput) -> list[TurnEvent]:
+        """The events that the output brings."""
+        events: list[TurnEvent] = []
+        if choice.token_ids:
+            events.append(NewTokens(choice.index, choice.token_ids, choice.logprobs))
+            if self._counter:
+                self._counter.add(choice.token_ids)
+        events += self._parser.add(choice.text, is_last=choice.is_finished)
+        if choice.finish_reason is not None:
+            has_calls = choice.finish_reason == "stop" and self._parser.num_calls > 0
+            reason = "tool_calls" if has_calls else choice.finish_reason
+            events.append(TurnEnd(choice.index, reason, choice.stop_reason))
+        return events
+
+
 async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     """Render the conversation and queue it. What cannot be served is refused here, before anything is answered.
 
-    Raises ChatTemplateError, ParameterError, RequestRejected and EngineUnavailableError.
+    Raises ApiError, ChatTemplateError, ParameterError, RequestRejected and EngineUnavailableError.
     """
+    style = serving.turn_style
+    tools = request.tool_choice.select(request.tools)
+    messages, described = style.messages(request.messages, tools and request.tools)
     prompt = await serving.engine.render_chat(
-        request.messages,
+        messages,
         add_generation_prompt=request.add_generation_prompt,
-        variables=request.template_variables,
+        variables={**request.template_variables, "tools": described},
     )
-    stream = await serving.engine.submit(
-        [prompt], request.params, priority=request.priority, cache_salt=request.cache_salt
-    )
-    return Turn(CountedStream(stream, request.params.n))
-
-
-def _events(choice: CompletionOutput) -> list[TurnEvent]:
-    events: list[TurnEvent] = []
-    if choice.token_ids:
-        events.append(NewTokens(choice.index, choice.token_ids, choice.logprobs))
-    if choice.text:
-        events.append(TextDelta(choice.index, choice.text))
-    if choice.finish_reason is not None:
-        events.append(TurnEnd(choice.index, choice.finish_reason, choice.stop_reason))
-    return events
+    is_reasoning = style.opens_reasoning(prompt["prompt"])
+    params = style.params(request.params, tools, request.tool_choice, is_reasoning=is_reasoning)
+    readers = [
+        _ChoiceReader(
+            style.parser(index, tools, request.tool_choice, is_reasoning=is_reasoning),
+            style.reasoning_counter(is_reasoning=is_reasoning),
+        )
+        for index in range(params.n)
+    ]
+    stream = await serving.engine.submit([prompt], params, priority=request.priority, cache_salt=request.cache_salt)
+    return Turn(CountedStream(stream, params.n), readers)

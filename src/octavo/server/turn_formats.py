@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+AUTO = "auto"  # instead of a format's name: the one that the chat template shows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFormat:

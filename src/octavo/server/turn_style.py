@@ -1,0 +1,141 @@
+"""TurnStyle: how one model writes its turns, and what follows from that for a request."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
+from octavo.server.errors import invalid
+from octavo.server.reasoning_tokens import ReasoningCounter
+from octavo.server.tool_prompt import reads_tools, write_tools
+from octavo.server.tools import Tool, ToolChoice
+from octavo.server.turn_formats import (
+    AUTO,
+    HERMES,
+    REASONING_FORMATS,
+    TOOL_FORMATS,
+    ToolFormat,
+    find_reasoning_format,
+    find_tool_format,
+)
+from octavo.server.turn_grammar import called_answer, structured_answer, turn_grammar
+from octavo.server.turn_parser import TurnParser
+
+if TYPE_CHECKING:
+    from octavo.engine.tokenizer import Tokenizer
+
+
+class TurnStyle:
+    """The formats of a model's tool calls and reasoning: those that are named, or what its chat template shows."""
+
+    def __init__(self, tokenizer: Tokenizer, tool_call_parser: str = AUTO, reasoning_parser: str = AUTO) -> None:
+        template = tokenizer.chat_template.source or ""
+        self._tokenizer = tokenizer
+        self._reads_tools = reads_tools(template)
+        self._tool_format: ToolFormat | None
+        if tool_call_parser != AUTO:
+            self._tool_format = TOOL_FORMATS[tool_call_parser]
+        else:
+            self._tool_format = find_tool_format(template) if self._reads_tools else HERMES
+        self._reasoning = (
+            find_reasoning_format(template) if reasoning_parser == AUTO else REASONING_FORMATS[reasoning_parser]
+        )
+
+    @property
+    def tool_format(self) -> ToolFormat:
+        """The format of calls. Raises the error for a model that has none we know."""
+        if self._tool_format is None:
+            known = ", ".join(TOOL_FORMATS)
+            message = f"the chat template writes tool calls in an unknown way; --tool-call-parser knows {known}"
+            raise invalid("tools", message, "unsupported_parameter")
+        return self._tool_format
+
+    def messages(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
+    ) -> tuple[Sequence[Mapping[str, Any]], list[dict[str, Any]] | None]:
+        """The messages and the tools as this model's template takes them."""
+        described = [tool.for_template() for tool in tools]
+        if not self._reads_tools:
+            return write_tools(messages, described), None
+        if self._tool_format and not self._tool_format.call_id_prefix:
+            messages = [_with_fitting_ids(message, self._tool_format.call_id_chars) for message in messages]
+        return messages, described or None
+
+    def opens_reasoning(self, prompt: str) -> bool:
+        """Whether the prompt ends within the reasoning."""
+        return self._reasoning is not None and prompt.rstrip().endswith(self._reasoning.begin)
+
+    def params(
+        self, params: SamplingParams, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool
+    ) -> SamplingParams:
+        """The parameters under which the model calls these tools as it was told to, and the parser sees its markers."""
+        markers = self.tool_format.markers if tools else ()
+        if self._reasoning:
+            markers = (*markers, self._reasoning.begin, self._reasoning.end)
+        shows_special_tokens = any(self._special_id(marker) is not None for marker in markers)
+        return replace(
+            params,
+            structured_outputs=self._constraint(params, tools, choice, is_reasoning=is_reasoning),
+            skip_special_tokens=params.skip_special_tokens and not shows_special_tokens,
+        )
+
+    def parser(self, index: int, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool) -> TurnParser:
+        """A parser of one choice."""
+        return TurnParser(
+            index,
+            reasoning_format=self._reasoning,
+            is_reasoning=is_reasoning,
+            tool_format=self.tool_format if tools else None,
+            tool_names=[tool.function.name for tool in tools],
+            max_calls=None if choice.is_parallel else 1,
+        )
+
+    def reasoning_counter(self, *, is_reasoning: bool) -> ReasoningCounter | None:
+        """A counter of one choice's reasoning; None for a model that does not reason."""
+        if self._reasoning is None:
+            return None
+        return ReasoningCounter(self._reasoning, self._tokenizer, is_reasoning=is_reasoning)
+
+    def _constraint(
+        self, params: SamplingParams, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool
+    ) -> StructuredOutputsParams | None:
+        structured = params.structured_outputs
+        is_required = choice.mode == "required"
+        if structured is not None and is_required:
+            raise invalid("tool_choice", "tool_choice wants a call, but the request prescribes the text; ask for one")
+        answer = None
+        if structured is not None:
+            answer = structured_answer(structured) if self._reasoning else None
+        elif is_required or any(tool.function.strict for tool in tools):
+            functions = [tool.function for tool in tools]
+            answer = called_answer(functions, choice, self.tool_format, self._special_id)
+        if answer is None:
+            return structured
+        grammar = turn_grammar(answer, self._reasoning, self._special_id, is_reasoning=is_reasoning)
+        return StructuredOutputsParams(grammar=grammar)
+
+    def _special_id(self, text: str) -> int | None:
+        """The id of a special token; None for any other text."""
+        token_ids = self._tokenizer.encode(text, add_special_tokens=False)
+        return token_ids[0] if len(token_ids) == 1 and self._tokenizer.is_special(token_ids[0]) else None
+
+
+def _with_fitting_ids(message: Mapping[str, Any], num_chars: int) -> dict[str, Any]:
+    """The message, its call ids replaced where the template would refuse them: equal ones by equal ones."""
+    fitting = dict(message)
+    if "tool_call_id" in message:
+        fitting["tool_call_id"] = _fitting_id(message["tool_call_id"], num_chars)
+    if "tool_calls" in message:
+        calls = message["tool_calls"]
+        fitting["tool_calls"] = [call | {"id": _fitting_id(call.get("id", ""), num_chars)} for call in calls]
+    return fitting
+
+
+def _fitting_id(call_id: str, num_chars: int) -> str:
+    if re.fullmatch(r"[A-Za-z0-9]+", call_id) and len(call_id) == num_chars:
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:num_chars]
