@@ -59,7 +59,7 @@ async def load(port: int, arguments: argparse.Namespace) -> Report:
     """Put the workload on the server."""
     settings = Settings(max_concurrency=arguments.concurrency)
     workload = RandomWorkload(NUM_REQUESTS, INPUT_LEN, OUTPUT_LEN, request_rate=arguments.rate)
-    target = await find_target(Server.parse(f"http://127.0.0.1:{port}"), settings, workload.seed)
+    target = await find_target(Server.parse(f"http://127.0.0.1:{port}"), settings)
     return summarize(await measure(target, workload, settings))
 
 

@@ -18,7 +18,6 @@ LOAD = ["--num-prompts", "6", "--input-len", "uniform:20,60", "--output-len", "5
 
 @pytest.fixture(scope="module")
 def server(tiny_model: Path) -> Iterator[ServerProcess]:
-    # No window of the calibration's 320 words may be missing: the tiny vocabulary spells most of them letter by letter.
     with ServerProcess(tiny_model, "--max-num-seqs", "4") as server:
         yield server.wait_until_ready()
 

@@ -37,13 +37,13 @@ class Target(NamedTuple):
     about: dict[str, Any]  # the server's own words on the model and on itself
 
 
-async def find_target(server: Server, settings: Settings, seed: int) -> Target:
+async def find_target(server: Server, settings: Settings) -> Target:
     """Ask the server what it is and how it counts tokens. Raises HttpError, OSError and ValueError."""
     models = (await server.get_json("/v1/models"))["data"]
     served_by_id = {entry["id"]: entry for entry in models}
     model = settings.model or next(iter(served_by_id), "")
     client = CompletionClient(server, model, endpoint=settings.endpoint, ignore_eos=settings.ignore_eos)
-    line = await client.token_line(seed)
+    line = await client.token_line()
     return Target(client, line, {"model": served_by_id.get(model, {"id": model}), "version": await _version(server)})
 
 

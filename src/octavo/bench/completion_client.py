@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from contextlib import aclosing
 from typing import Any
@@ -11,7 +10,7 @@ import msgspec
 
 from octavo.bench.http_client import HttpError, Server, events
 from octavo.bench.outcome import Outcome
-from octavo.bench.prompts import CALIBRATION_WORDS, TokenLine, random_text
+from octavo.bench.prompts import CALIBRATION_TEXTS, TokenLine
 from octavo.bench.workload import LoadRequest
 
 PATH_BY_ENDPOINT = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
@@ -59,11 +58,10 @@ class CompletionClient:
         self._is_chat = endpoint == "chat"
         self._common = {"model": model, "temperature": 0, "ignore_eos": ignore_eos}
 
-    async def token_line(self, seed: int) -> TokenLine:
+    async def token_line(self) -> TokenLine:
         """How the server counts tokens. Raises HttpError, OSError, and ValueError where it does not."""
-        rng = random.Random(f"calibration {seed}")
-        first, second = [await self._count_tokens(random_text(num_words, rng)) for num_words in CALIBRATION_WORDS]
-        return TokenLine.through(CALIBRATION_WORDS, (first, second))
+        first, second = [await self._count_tokens(text) for text in CALIBRATION_TEXTS]
+        return TokenLine.through((first, second))
 
     async def run(self, request: LoadRequest, start_s: float) -> Outcome:
         """Send the request and see it through. Errors become part of the outcome."""

@@ -17,7 +17,7 @@ reason research girl boy moment air teacher force foot age policy music market s
 table garden river summer window letter mountain
 """
 WORDS = _TEXT.split()
-CALIBRATION_WORDS = (64, 320)  # of the two requests that find the line
+CALIBRATION_TEXTS = (WORDS[0], " ".join(WORDS))  # what finds the line: every word once, since any may come
 
 
 class TokenLine(NamedTuple):
@@ -27,15 +27,15 @@ class TokenLine(NamedTuple):
     num_added_tokens: float
 
     @classmethod
-    def through(cls, num_words: tuple[int, int], num_tokens: tuple[int, int]) -> TokenLine:
-        """The line through two counts. Raises ValueError if more words took no more tokens."""
-        slope = (num_tokens[1] - num_tokens[0]) / (num_words[1] - num_words[0])
+    def through(cls, num_tokens: tuple[int, int]) -> TokenLine:
+        """The line by the counts of CALIBRATION_TEXTS. Raises ValueError if more words took no more tokens."""
+        slope = (num_tokens[1] - num_tokens[0]) / (len(WORDS) - 1)
         if slope <= 0:
             raise ValueError(
-                f"the server's `usage` counts {num_tokens[0]} tokens for {num_words[0]} words and {num_tokens[1]} for "
-                f"{num_words[1]}; lengths in tokens need a server that counts"
+                f"the server's usage counts {num_tokens[0]} tokens for one word and {num_tokens[1]} for {len(WORDS)}; "
+                "lengths in tokens need a server that counts"
             )
-        return cls(slope, num_tokens[0] - slope * num_words[0])
+        return cls(slope, num_tokens[1] - slope * len(WORDS))
 
     def num_words(self, num_tokens: int) -> int:
         """How many words make a prompt of so many tokens."""

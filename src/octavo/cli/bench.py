@@ -118,7 +118,7 @@ async def _measure(options: BenchOptions) -> tuple[dict[str, Any], list[Outcome]
     from octavo.bench.benchmark import find_target, measure
 
     workload, settings = options.workload(), options.settings()
-    target = await find_target(options.server(), settings, options.seed)
+    target = await find_target(options.server(), settings)
     with progress_bar(options.num_prompts) as on_end:
         outcomes = await measure(target, workload, settings, on_end)
     return options.about(target), outcomes

@@ -73,7 +73,7 @@ async def _measure(options: SweepOptions) -> tuple[dict[str, Any], list[SweepPoi
     workload = options.workload()
     if not isinstance(workload, RandomWorkload):
         raise ValueError("a trace has its own times, which a sweep would change; leave --trace out")
-    target = await find_target(options.server(), options.settings(), options.seed)
+    target = await find_target(options.server(), options.settings())
     points = []
     for load in loads:
         point_workload, settings = at_load(options.vary, load, workload, options.settings())
