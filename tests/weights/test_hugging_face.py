@@ -257,7 +257,19 @@ def test_a_folder_without_safetensors_says_what_is_read(tmp_path: Path) -> None:
         open_checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize("path", ["nowhere.gguf", "/no/such/folder", Path("org/model"), "a/b/c"])
+NOWHERE = [
+    "nowhere.gguf",
+    "/no/such/folder",
+    Path("org/model"),
+    "a/b/c",
+    "./model",
+    "../m",
+    "./m.gguf",
+    "models/m.gguf",
+]
+
+
+@pytest.mark.parametrize("path", NOWHERE)
 def test_nothing_there(path: str | Path) -> None:
     with pytest.raises(CheckpointError, match=r"give a \.gguf file, a Hugging Face folder or the name of"):
         open_checkpoint(path)

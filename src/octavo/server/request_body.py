@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Any, TypeVar
 
 import msgspec
@@ -46,6 +47,10 @@ def convert(fields: dict[str, Any], kind: type[Body]) -> Body:
 
 async def _read_bytes(request: Request) -> bytes:
     max_bytes = serving_of(request).config.max_body_bytes
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        message = f"Content-Encoding is {encoding!r}; send gzip, deflate or no encoding"
+        raise ApiError(415, "unsupported_content_encoding", message)
     announced = request.headers.get("content-length", "")
     if announced.isdigit():
         _check_length(int(announced), max_bytes)
@@ -53,7 +58,19 @@ async def _read_bytes(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         _check_length(len(body), max_bytes)
-    return bytes(body)
+    return bytes(body) if encoding == "identity" else _decompress(body, max_bytes)
+
+
+def _decompress(body: bytearray, max_bytes: int) -> bytes:
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # which finds out whether it is gzip
+    try:
+        data = decompressor.decompress(body, max_bytes + 1)
+    except zlib.error as error:
+        raise invalid(None, f"the body cannot be decompressed: {error}", "invalid_content_encoding") from None
+    _check_length(len(data), max_bytes)
+    if not decompressor.eof or decompressor.unused_data:
+        raise invalid(None, "the compressed body is cut off, or goes on after its end", "invalid_content_encoding")
+    return data
 
 
 def _check_length(num_bytes: int, max_bytes: int) -> None:

@@ -17,7 +17,7 @@ from octavo.weights.sampling_defaults import SamplingDefaults
 from octavo.weights.source import CheckpointError, WeightSource
 from octavo.weights.tokenizer_spec import TokenizerSpec
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.gguf)")  # ./model and models/x.gguf are paths, there or not
 _HUB_FILES = ("*.json", "*.safetensors", "*.jinja")
 
 
