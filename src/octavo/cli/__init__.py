@@ -8,9 +8,11 @@ from octavo.cli.bench import BenchOptions, bench
 from octavo.cli.chat import ChatOptions, chat
 from octavo.cli.doctor import doctor
 from octavo.cli.generate import GenerateOptions, generate
+from octavo.cli.list_options import ListOptionsCommand
 from octavo.cli.options import command
 from octavo.cli.run_batch import RunBatchOptions, run_batch
 from octavo.cli.serve import ServeOptions, serve
+from octavo.cli.sweep import SweepOptions, sweep
 
 
 def main() -> None:
@@ -21,12 +23,13 @@ def main() -> None:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    app.command("serve")(command(ServeOptions, serve))
+    app.command("serve", cls=ListOptionsCommand)(command(ServeOptions, serve))
     app.command("generate")(command(GenerateOptions, generate))
     app.command("chat")(command(ChatOptions, chat))
     app.command("run-batch")(command(RunBatchOptions, run_batch))
     app.command("doctor")(doctor)
     measuring = typer.Typer(help="Measure a server: what it carries, and what that costs.", no_args_is_help=True)
     measuring.command("serve")(command(BenchOptions, bench))
+    measuring.command("sweep")(command(SweepOptions, sweep))
     app.add_typer(measuring, name="bench")
     app()
