@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from octavo.engine import chat_template
+from octavo.engine import bounded_environment, chat_template
 from octavo.engine.chat_template import ChatTemplate, ChatTemplateError
 
 SHOW_MESSAGES = "{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
@@ -82,6 +82,67 @@ def test_a_prompt_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(render("{% for i in range(1000) %}x{% endfor %}")) == 1000
     with pytest.raises(ChatTemplateError, match="more than 1000 characters"):
         render("{% for i in range(1001) %}x{% endfor %}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(999) %}" * 3 + "{% endfor %}" * 3,
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(99) }}",
+    ],
+)
+def test_a36_a_template_without_end_is_stopped(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_environment, "MAX_RENDER_S", 0.1)
+    with pytest.raises(ChatTemplateError, match=r"takes more than 0\.1 s"):
+        render(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'x' * 10**9 }}",
+        "{{ 10**9 * 'x' }}",
+        "{{ [0] * 10**9 }}",
+        "{{ 9**99999 }}",
+        "{% set n = namespace(v=3) %}{% for i in range(99) %}{% set n.v = n.v * n.v %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v + n.v %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v ~ n.v %}{% endfor %}",
+    ],
+)
+def test_a36_a_value_without_bound_is_refused(source: str) -> None:
+    with pytest.raises(ChatTemplateError, match=r"makes a (value|number) of"):
+        render(source)
+
+
+def test_looks_at_the_clock_change_nothing() -> None:
+    source = (
+        "{% macro f(a, b='!') %}{{ a ~ b ~ 1 }}{% endmacro %}"
+        "{% for i in [1, 2] recursive %}{{ loop.index }}{{ f('x') }}{% else %}none{% endfor %}{{ 2 * 3 + 2**3 }}"
+    )
+    assert render(source) == "1x!12x!114"
+
+
+CONVERSATION = [{"role": "user", "content": "Say hello."}, {"role": "assistant", "content": "Hello, "}]
+
+
+@pytest.mark.parametrize("suffix", ["", "<end>"])
+def test_the_last_message_is_continued(suffix: str) -> None:
+    source = SHOW_MESSAGES + suffix + "{% if add_generation_prompt %}[assistant:{% endif %}"
+    assert render(source, CONVERSATION, continue_final_message=True) == "[user:Say hello.][assistant:Hello, "
+    stripped = source.replace("m.content", "m.content | trim")
+    assert render(stripped, CONVERSATION, continue_final_message=True) == "[user:Say hello.][assistant:Hello,"
+
+
+def test_what_cannot_be_continued_is_refused() -> None:
+    with pytest.raises(ChatTemplateError, match="does not show the last message"):
+        render("{{ messages[0].content }}", CONVERSATION, continue_final_message=True)
+    for messages in ([], [{"role": "assistant", "tool_calls": []}]):
+        with pytest.raises(ChatTemplateError, match="needs a last message with content"):
+            render(SHOW_MESSAGES, messages, continue_final_message=True)
+
+
+def test_another_template_may_be_given() -> None:
+    assert render(SHOW_MESSAGES, chat_template="{{ bos_token }}{{ messages | length }}") == "<s>1"
 
 
 def test_without_a_template_the_remedy_is_named() -> None:

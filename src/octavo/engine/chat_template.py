@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from octavo.engine.bounded_environment import BoundedEnvironment, BoundExceededError, bounded_time
+
+_CONTINUE_HERE = "\ue000continue here\ue000 "  # private characters, which no prompt holds
 MAX_PROMPT_CHARACTERS = 16_000_000  # no context is that long; a template in a loop would fill the memory
 
 Message = Mapping[str, Any]  # role, content, and whatever else the template reads
@@ -41,40 +43,47 @@ class ChatTemplate:
         messages: Sequence[Message],
         *,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template: str | None = None,
         **variables: Any,
     ) -> str:
-        """The prompt. `add_generation_prompt` ends it where the answer is to begin.
+        """The prompt. `add_generation_prompt` ends it where the answer is to begin, `continue_final_message` within
+        the last message, which the answer then continues. `chat_template` is rendered instead of the model's.
 
         The role "developer" is taken for "system", and content given as a list of text parts for one string, its
         parts joined by newlines. Raises ChatTemplateError if the model has no template, if a part is not text, or
-        if the template fails on these messages or refuses them.
+        if the template fails on these messages, refuses them or takes too long.
         """
         conversation = [_plain_message(message) for message in messages]
+        if continue_final_message:
+            _continue_final(conversation)
         try:
-            chunks = self._template.generate(
+            prompt = _render(
+                self._compiled(chat_template),
                 self._variables | variables,
                 messages=conversation,
                 tools=tools,
-                add_generation_prompt=add_generation_prompt,
+                documents=None,
+                add_generation_prompt=add_generation_prompt and not continue_final_message,
             )
-            return _join_limited(chunks)
         except ChatTemplateError:
             raise
-        except TemplateError as error:
+        except (TemplateError, BoundExceededError) as error:
             raise ChatTemplateError(f"the chat template cannot render these messages: {error}") from error
         except Exception as error:  # the template's own expressions may fail in any way
             reason = f"{type(error).__name__}: {error}"
             raise ChatTemplateError(f"the chat template cannot render these messages: {reason}") from error
+        return _cut_at_final(prompt) if continue_final_message else prompt
 
-    @cached_property
-    def _template(self) -> Template:
+    def _compiled(self, chat_template: str | None) -> Template:
         """Compiled when first used: a broken template should not keep the model from completing plain prompts."""
-        if self.source is None:
+        source = chat_template or self.source
+        if source is None:
             raise ChatTemplateError(
                 "this model has no chat template: use completions with a plain prompt, or a checkpoint that has one"
             )
-        return _ENVIRONMENT.from_string(self.source)
+        return _compile(source)
 
 
 def _plain_message(message: Message) -> dict[str, Any]:
@@ -94,15 +103,30 @@ def _part_text(part: Any) -> str:
             raise ChatTemplateError(f"a content part is {part!r:.80}; it must be an object with type and text")
 
 
-def _join_limited(chunks: Any) -> str:
-    rendered: list[str] = []
-    size = 0
-    for chunk in chunks:
-        rendered.append(chunk)
-        size += len(chunk)
-        if size > MAX_PROMPT_CHARACTERS:
-            raise ChatTemplateError(f"the chat template renders more than {MAX_PROMPT_CHARACTERS} characters")
-    return "".join(rendered)
+def _render(template: Template, variables: Mapping[str, Any], **more: Any) -> str:
+    chunks: list[str] = []
+    num_chars = 0
+    with bounded_time():
+        for chunk in template.generate(variables, **more):
+            chunks.append(chunk)
+            num_chars += len(chunk)
+            if num_chars > MAX_PROMPT_CHARACTERS:
+                raise ChatTemplateError(f"the chat template renders more than {MAX_PROMPT_CHARACTERS} characters")
+    return "".join(chunks)
+
+
+def _continue_final(conversation: list[dict[str, Any]]) -> None:
+    if not conversation or not conversation[-1]["content"]:
+        raise ChatTemplateError("continue_final_message needs a last message with content, which it is to continue")
+    conversation[-1]["content"] += _CONTINUE_HERE
+
+
+def _cut_at_final(prompt: str) -> str:
+    """The prompt up to the end of the last message. A template that strips messages has stripped the mark's blank."""
+    before, mark, after = prompt.rpartition(_CONTINUE_HERE.strip())
+    if not mark:
+        raise ChatTemplateError("continue_final_message: this chat template does not show the last message")
+    return before if after.startswith(" ") else before.rstrip()
 
 
 class _GenerationTag(Extension):
@@ -123,18 +147,27 @@ def _strftime_now(date_format: str) -> str:
     return datetime.now().strftime(date_format)
 
 
-def _tojson(value: Any, **options: Any) -> str:
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """Jinja's own escapes what would be special in HTML; a prompt wants none of that."""
-    return json.dumps(value, ensure_ascii=False, **options)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
-    )
+def _environment() -> BoundedEnvironment:
+    environment = BoundedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
     environment.filters["tojson"] = _tojson
     environment.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
     return environment
 
 
 _ENVIRONMENT = _environment()
+
+
+@lru_cache(maxsize=8)
+def _compile(source: str) -> Template:
+    return _ENVIRONMENT.from_string(source)
