@@ -103,7 +103,12 @@ async def test_a30_more_log_probabilities_than_there_are_tokens(client, core, co
             assert core.requests[-1].sampling_params.logprobs == count
         else:
             await assert_refused(client, core, path, fields, param)
-        await assert_refused(client, core, path, {"prompt_logprobs": count}, "prompt_logprobs")
+        if 0 <= count <= 20:
+            assert (await post(client, path, {"prompt_logprobs": count})).status_code == 200
+            assert core.requests[-1].sampling_params.prompt_logprobs == count
+        else:
+            await assert_refused(client, core, path, {"prompt_logprobs": count}, "prompt_logprobs")
+        await assert_refused(client, core, path, {"prompt_logprobs": count, "stream": True}, "prompt_logprobs")
     streamed = {"logprobs": True, "top_logprobs": count, "stream": True}
     assert (await post(client, CHAT, streamed)).status_code == (200 if 0 <= count <= 20 else 400)
 

@@ -101,11 +101,19 @@ def says(text: str | bytes, finish_reason: str = "stop") -> Script:
                 )
                 for index in range(params.n)
             ]
+        if params.prompt_logprobs is not None:
+            scores = tuple(_score(token_id, params.prompt_logprobs) for token_id in request.prompt_token_ids[1:])
+            outputs[0] = replace(outputs[0], prompt_logprobs=scores)
         for place in range(-params.n, 0):
             outputs[place] = replace(outputs[place], finish_reason=finish_reason)
         return outputs
 
     return script
+
+
+def _score(token_id: int, num_top: int) -> TokenLogprobs:
+    """The token of a prompt is the second most likely one; "?" would be the most likely."""
+    return TokenLogprobs(-1.5, 2, ((byte_id(ord("?")), -0.25), (token_id, -1.5))[:num_top])
 
 
 def fails(request: EngineRequest) -> list[RequestOutput]:

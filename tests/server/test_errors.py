@@ -111,9 +111,12 @@ CHAT_ERRORS: list[tuple[str, Any, str | None, str]] = [  # field, value, param, 
     ("tool_choice", "auto", "tool_choice", "unsupported_parameter"),
     ("tool_choice", "required", "tool_choice", "unsupported_parameter"),
     ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool_choice", "unsupported_parameter"),
-    ("prompt_logprobs", 1, "prompt_logprobs", "unsupported_parameter"),
+    ("prompt_logprobs", 21, "prompt_logprobs", "invalid_value"),
+    ("prompt_logprobs", "1", "prompt_logprobs", "invalid_value"),
+    ("truncate_prompt_tokens", 0, "truncate_prompt_tokens", "invalid_value"),
+    ("truncate_prompt_tokens", -2, "truncate_prompt_tokens", "invalid_value"),
+    ("return_token_ids", 1, "return_token_ids", "invalid_value"),
     ("use_beam_search", True, "use_beam_search", "unsupported_parameter"),
-    ("add_special_tokens", True, "add_special_tokens", "unsupported_parameter"),
     ("continue_final_message", True, "continue_final_message", "unsupported_parameter"),
 ]
 
@@ -160,7 +163,6 @@ COMPLETION_ERRORS: list[tuple[str, Any, str | None, str]] = [
     ("logprobs", 21, "logprobs", "invalid_value"),
     ("logprobs", 10**6, "logprobs", "invalid_value"),
     ("logprobs", 2**31, "logprobs", "invalid_value"),
-    ("add_special_tokens", False, "add_special_tokens", "unsupported_parameter"),
     ("suffix", "end", "suffix", "unsupported_parameter"),
     ("best_of", 3, "best_of", "unsupported_parameter"),
 ]
@@ -182,12 +184,13 @@ async def test_combinations_refused(client):
         ({"min_tokens": 5, "max_tokens": 4}, "min_tokens"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+        ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
     ]:
         response = await client.post(CHAT, json={"messages": [USER]} | fields)
         assert response.status_code == 400
         assert error_of(response)["param"] == param
-    response = await client.post(COMPLETIONS, json={"prompt": "Hi", "echo": True, "logprobs": 1})
-    assert error_of(response)["code"] == "unsupported_parameter"
+    response = await client.post(COMPLETIONS, json={"prompt": "Hi", "prompt_logprobs": 0, "stream": True})
+    assert error_of(response)["param"] == "prompt_logprobs"
 
 
 BAD_BODIES = [

@@ -16,7 +16,8 @@ class GenerationStream:
     """
 
     def __init__(self, requests: Sequence[EngineRequest], abort: Callable[[str], None]) -> None:
-        self.num_prompt_tokens = sum(len(request.prompt_token_ids) for request in requests)
+        self.prompt_token_ids = [list(request.prompt_token_ids) for request in requests]
+        self.num_prompt_tokens = sum(map(len, self.prompt_token_ids))
         self._prompt_index_by_id = {request.request_id: i for i, request in enumerate(requests)}
         self._unfinished_ids = dict.fromkeys(self._prompt_index_by_id)
         self._queue: asyncio.Queue[GenerationOutput | Exception] = asyncio.Queue()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,7 +27,7 @@ from octavo.server.chat_protocol import (
     Delta,
 )
 from octavo.server.errors import invalid
-from octavo.server.logprobs import chat_logprobs
+from octavo.server.logprobs import chat_logprobs, prompt_logprobs
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
@@ -50,12 +52,13 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
             messages=template_messages(body.messages),
             params=_sampling_params(body, engine.ready),
             add_generation_prompt=body.add_generation_prompt,
+            add_special_tokens=body.add_special_tokens,
             template_variables=_template_variables(body.chat_template_kwargs),
             priority=body.priority,
             cache_salt=tenant_salt(request, body.cache_salt),
         ),
     )
-    answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, engine.tokenizer, body.top_logprobs or 0)
+    answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, engine.tokenizer, body)
     if body.stream:
         return EventStream(answer.chunks(), turn.close)
     return json_response(await answer.whole())
@@ -64,11 +67,11 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
 class ChatAnswer:
     """An answer in the chat form."""
 
-    def __init__(self, head: AnswerHead, turn: Turn, tokenizer: Tokenizer, num_top_logprobs: int) -> None:
+    def __init__(self, head: AnswerHead, turn: Turn, tokenizer: Tokenizer, body: ChatCompletionRequest) -> None:
         self._head = head
         self._turn = turn
         self._tokenizer = tokenizer
-        self._num_top_logprobs = num_top_logprobs
+        self._body = body
 
     async def whole(self) -> ChatCompletion:
         """The answer in one piece."""
@@ -80,20 +83,35 @@ class ChatAnswer:
                 logprobs=self._logprobs(choice.token_ids, choice.logprobs),
                 finish_reason=choice.finish_reason,
                 stop_reason=choice.stop_reason,
+                token_ids=choice.token_ids if self._body.return_token_ids else UNSET,
             )
             for choice in await self._turn.choices()
         ]
-        return ChatCompletion(head.id, head.created, head.model, choices, self._turn.usage)
+        scores = self._turn.prompt_logprobs
+        return ChatCompletion(
+            head.id,
+            head.created,
+            head.model,
+            choices,
+            self._turn.usage,
+            prompt_token_ids=self._turn.prompt_token_ids if self._body.return_token_ids else UNSET,
+            prompt_logprobs=UNSET if scores is None else prompt_logprobs(scores),
+        )
 
     async def chunks(self) -> AsyncGenerator[ChatCompletionChunk, None]:
         """The answer in pieces: a role for each choice, in order; then text; for each choice one finish_reason."""
+        has_token_ids = self._body.return_token_ids
         for index in range(self._turn.num_choices):
-            yield self._chunk(index, Delta(role="assistant", content=""))
+            chunk = self._chunk(index, Delta(role="assistant", content=""))
+            is_first = index == 0 and has_token_ids
+            yield replace(chunk, prompt_token_ids=self._turn.prompt_token_ids) if is_first else chunk
         async for event in self._turn.events():
             match event:
                 case NewTokens(index, token_ids, logprobs):
-                    if logprobs is not None:
-                        yield self._chunk(index, Delta(content=""), logprobs=self._logprobs(token_ids, logprobs))
+                    if logprobs is not None or has_token_ids:
+                        shown = {"token_ids": token_ids} if has_token_ids else {}
+                        written = self._logprobs(token_ids, logprobs)
+                        yield self._chunk(index, Delta(content=""), logprobs=written, **shown)
                 case TextDelta(index, text):
                     yield self._chunk(index, Delta(content=text))
                 case TurnEnd(index, finish_reason, stop_reason):
@@ -107,7 +125,14 @@ class ChatAnswer:
         return ChatCompletionChunk(head.id, head.created, head.model, [choice], head.chunk_usage(self._turn.usage))
 
     def _logprobs(self, token_ids: list[int], logprobs: list[dict[int, Logprob]] | None) -> ChatLogprobs | None:
-        return chat_logprobs(token_ids, logprobs, self._num_top_logprobs, self._tokenizer)
+        num_top = self._body.top_logprobs or 0
+        return chat_logprobs(
+            token_ids,
+            logprobs,
+            self._tokenizer.vocab_size if num_top == -1 else num_top,
+            self._tokenizer,
+            shows_ids=self._body.return_tokens_as_token_ids,
+        )
 
 
 def _template_variables(variables: dict[str, Any]) -> dict[str, Any]:
@@ -121,11 +146,11 @@ def _sampling_params(body: ChatCompletionRequest, ready: Ready) -> SamplingParam
     num_top, limit = body.top_logprobs, ready.config.max_logprobs
     if num_top is not None and not body.logprobs:
         raise invalid("top_logprobs", "top_logprobs needs logprobs: true")
-    if num_top is not None and not 0 <= num_top <= limit:
+    if num_top is not None and limit != -1 and not 0 <= num_top <= limit:
         raise invalid("top_logprobs", f"top_logprobs is {num_top}; it must be at least 0 and at most {limit}")
     return sampling_params(
         body,
+        ready,
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         logprobs=(num_top or 0) if body.logprobs else None,
-        max_model_len=ready.limits.max_model_len,
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from octavo.server.openai import GenerationFields, Usage
+from octavo.server.openai import GenerationFields, PromptLogprobs, Usage
 
 
 class ContentPart(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class ChatCompletionRequest(GenerationFields, frozen=True, kw_only=True):
     logprobs: bool = False
     top_logprobs: int | None = None
     add_generation_prompt: bool = True
+    add_special_tokens: bool = False  # writing them is the template's business
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -80,6 +81,7 @@ class ChatChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None
     finish_reason: str | None
     stop_reason: int | str | None
+    token_ids: list[int] | UnsetType = UNSET
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, tag_field="object", tag="chat.completion"):
@@ -90,6 +92,8 @@ class ChatCompletion(msgspec.Struct, frozen=True, tag_field="object", tag="chat.
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,6 +111,7 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
     logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: int | str | UnsetType | None = UNSET
+    token_ids: list[int] | UnsetType = UNSET
 
 
 class ChatCompletionChunk(msgspec.Struct, frozen=True, tag_field="object", tag="chat.completion.chunk"):
@@ -117,3 +122,4 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True, tag_field="object", tag="
     model: str
     choices: list[ChatChunkChoice]
     usage: Usage | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET  # on the first

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from octavo.server.openai import GenerationFields, Usage
+from octavo.server.openai import GenerationFields, PromptLogprobs, Usage
 
 
 class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
@@ -16,15 +16,16 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
     prompt: str | list[Any]  # a text, texts, token ids, or lists of token ids
     logprobs: int | None = None
     echo: bool = False
+    add_special_tokens: bool = True
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True):
-    """One entry a token in each list."""
+    """One entry a token in each list. An echoed prompt's first token has no log-probability."""
 
     text_offset: list[int]  # in characters
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]
+    top_logprobs: list[dict[str, float] | None]
 
 
 class CompletionChoice(msgspec.Struct, frozen=True):
@@ -35,6 +36,9 @@ class CompletionChoice(msgspec.Struct, frozen=True):
     logprobs: CompletionLogprobs | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    token_ids: list[int] | UnsetType = UNSET  # these fields are there for those who asked for them;
+    prompt_token_ids: list[int] | UnsetType = UNSET  # in a stream the prompt's come with the first chunk of a choice
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
 class Completion(msgspec.Struct, frozen=True, tag_field="object", tag="text_completion"):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import Prompt
-from octavo.engine.outputs import CompletionOutput
+from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
 from octavo.server.api_keys import tenant_salt
 from octavo.server.completion_protocol import Completion, CompletionChoice, CompletionRequest
+from octavo.server.completion_writer import CompletionWriter
 from octavo.server.counted_stream import CountedStream
 from octavo.server.errors import invalid
-from octavo.server.logprobs import CompletionLogprobsWriter
 from octavo.server.openai import Usage
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
@@ -35,82 +37,79 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
     model = serving.model_name(body.model)
     engine = serving.engine
     check_stream_options(body)
-    if body.echo and body.logprobs is not None:
-        raise invalid("echo", "echo with logprobs is not supported; leave one of them out", "unsupported_parameter")
-    params = sampling_params(
-        body,
-        max_tokens=DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens,
-        logprobs=body.logprobs,
-        max_model_len=engine.ready.limits.max_model_len,
-    )
-    prompts = _prompts(body.prompt)
+    is_empty = body.echo and body.max_tokens == 0  # how evaluations ask for the log-probabilities of a prompt alone
+    params = _sampling_params(body, engine.ready, is_empty=is_empty)
     stream = await engine.submit(
-        prompts, params, priority=body.priority, cache_salt=tenant_salt(request, body.cache_salt)
+        _prompts(body), params, priority=body.priority, cache_salt=tenant_salt(request, body.cache_salt)
     )
-    echoes = [_text(prompt, engine.tokenizer) if body.echo else "" for prompt in prompts]
     head = AnswerHead("cmpl", model, body)
-    answer = CompletionAnswer(head, CountedStream(stream, params.n), engine.tokenizer, echoes)
+    answer = CompletionAnswer(head, CountedStream(stream, params.n, is_empty=is_empty), body, engine.tokenizer)
     if body.stream:
         return EventStream(answer.chunks(), stream.close)
     return json_response(await answer.whole())
 
 
 class CompletionAnswer:
-    """An answer in the completions form. `echoes` go before the text of the choices, one for each prompt."""
+    """An answer in the completions form."""
 
-    def __init__(self, head: AnswerHead, stream: CountedStream, tokenizer: Tokenizer, echoes: Sequence[str]) -> None:
+    def __init__(self, head: AnswerHead, stream: CountedStream, body: CompletionRequest, tokenizer: Tokenizer) -> None:
         self._head = head
         self._stream = stream
-        self._echo_by_index = [echo for echo in echoes for _ in range(stream.num_choices)]
-        self._logprobs_by_index = [CompletionLogprobsWriter(tokenizer) for _ in self._echo_by_index]
+        self._body = body
+        self._tokenizer = tokenizer
+        self._writer_by_index: dict[int, CompletionWriter] = {}
 
     async def whole(self) -> Completion:
-        """The answer in one piece."""
-        choices = [
-            self._choice(index, choice, self._echo_by_index[index])
-            for index, choice in await self._stream.final_choices()
-        ]
-        return self._completion(choices, self._stream.usage)
+        """The answer in one piece. Leaves nothing running if cancelled."""
+        try:
+            choices = [choice async for choice in self._choices()]
+        finally:
+            self._stream.close()
+        return self._completion(sorted(choices, key=lambda choice: choice.index), self._stream.usage)
 
     async def chunks(self) -> AsyncGenerator[Completion, None]:
         """The answer in pieces, those of different choices in any order."""
-        for index, echo in enumerate(self._echo_by_index):
-            if echo:
-                yield self._chunk(CompletionChoice(index, echo))
-        async for output in self._stream.outputs():
-            for choice in output.outputs:
-                if choice.text or choice.logprobs or choice.finish_reason is not None:
-                    yield self._chunk(self._choice(self._stream.index_of(output, choice), choice))
+        async for choice in self._choices():
+            if choice.text or choice.logprobs or choice.token_ids or choice.finish_reason is not None:
+                yield self._completion([choice], self._head.chunk_usage(self._stream.usage))
         if self._head.has_usage_chunk:
             yield self._completion([], self._stream.usage)
 
-    def _chunk(self, choice: CompletionChoice) -> Completion:
-        return self._completion([choice], self._head.chunk_usage(self._stream.usage))
+    async def _choices(self) -> AsyncGenerator[CompletionChoice, None]:
+        async for output in self._stream.outputs():
+            for choice in output.outputs:
+                index = self._stream.index_of(output, choice)
+                if index not in self._writer_by_index:
+                    self._writer_by_index[index] = CompletionWriter(index, self._body, self._tokenizer)
+                yield self._writer_by_index[index].write(output, choice)
 
     def _completion(self, choices: list[CompletionChoice], usage: Usage | UnsetType | None) -> Completion:
         return Completion(self._head.id, self._head.created, self._head.model, choices, usage)
 
-    def _choice(self, index: int, choice: CompletionOutput, echo: str = "") -> CompletionChoice:
-        logprobs = self._logprobs_by_index[index].write(choice)
-        return CompletionChoice(index, echo + choice.text, logprobs, choice.finish_reason, choice.stop_reason)
+
+def _sampling_params(body: CompletionRequest, ready: Ready, *, is_empty: bool) -> SamplingParams:
+    """The parameters; the prompt's log-probabilities are wanted for an echo that shows some, too."""
+    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    params = sampling_params(body, ready, max_tokens=1 if is_empty else max_tokens, logprobs=body.logprobs)
+    if body.echo and body.logprobs is not None and body.prompt_logprobs is None:
+        return replace(params, prompt_logprobs=body.logprobs)
+    return params
 
 
-def _prompts(prompt: str | list[Any]) -> list[Prompt]:
+def _prompts(body: CompletionRequest) -> list[Prompt]:
     """The prompts in `prompt`, which is one of: a text, texts, token ids, lists of token ids."""
-    if isinstance(prompt, str):
-        return [prompt]
-    if not prompt:
+    prompt = body.prompt
+    if not prompt and not isinstance(prompt, str):
         raise invalid("prompt", "prompt is empty; send a text, a list of texts, token ids or a list of token ids")
-    kinds = {type(item) for item in prompt}
+    kinds = {str} if isinstance(prompt, str) else {type(item) for item in prompt}
     if kinds == {int}:
         return [prompt]
     if kinds != {str} and kinds != {list}:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise invalid("prompt", f"prompt is a list of {names}; it must hold only texts, only ids or only lists of ids")
-    if len(prompt) > MAX_PROMPTS:
-        raise invalid("prompt", f"prompt holds {len(prompt)} prompts; at most {MAX_PROMPTS} are allowed in a request")
-    return list(prompt)
-
-
-def _text(prompt: Any, tokenizer: Tokenizer) -> str:
-    return prompt if isinstance(prompt, str) else tokenizer.decode(prompt, skip_special_tokens=False)
+    prompts = [prompt] if isinstance(prompt, str) else prompt
+    if len(prompts) > MAX_PROMPTS:
+        raise invalid("prompt", f"prompt holds {len(prompts)} prompts; at most {MAX_PROMPTS} are allowed in a request")
+    if kinds == {list}:
+        return list(prompts)
+    return [{"prompt": text, "add_special_tokens": body.add_special_tokens} for text in prompts]

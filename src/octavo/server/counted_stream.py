@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 from octavo.engine.generation_stream import GenerationStream
-from octavo.engine.outputs import CompletionOutput, GenerationOutput
+from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
 from octavo.server.errors import ApiError
 from octavo.server.openai import PromptTokensDetails, Usage
 
@@ -13,11 +14,15 @@ from octavo.server.openai import PromptTokensDetails, Usage
 class CountedStream:
     """The outputs of one or more prompts, `num_choices` choices each. Close it in any case.
 
-    Each output must hold only what is new, or all at once.
+    Each output must hold only what is new, or all at once. `is_empty`: the engine generates a token at least, and the
+    client wants none.
     """
 
-    def __init__(self, stream: GenerationStream, num_choices: int) -> None:
+    def __init__(self, stream: GenerationStream, num_choices: int, *, is_empty: bool = False) -> None:
         self.num_choices = num_choices  # for each prompt
+        self.prompt_token_ids = stream.prompt_token_ids  # of each prompt
+        self.prompt_logprobs: list[dict[int, Logprob] | None] | None = None  # of the prompt of the last output
+        self._is_empty = is_empty
         self._stream = stream
         self._num_completion_tokens = 0
         self._num_cached_tokens_by_id: dict[str, int] = {}
@@ -36,21 +41,14 @@ class CountedStream:
     async def outputs(self) -> AsyncGenerator[GenerationOutput, None]:
         """What the engine brings. Raises ApiError if a choice failed."""
         async for output in self._stream:
+            if self._is_empty:
+                output = replace(output, outputs=[_without_tokens(choice) for choice in output.outputs])
             self._num_completion_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+            self.prompt_logprobs = output.prompt_logprobs
             self._num_cached_tokens_by_id[output.request_id] = output.num_cached_tokens
             for choice in output.outputs:
                 _check_not_failed(choice)
             yield output
-
-    async def final_choices(self) -> list[tuple[int, CompletionOutput]]:
-        """Every choice, with its index in the answer, once all have ended. Leaves nothing running if cancelled."""
-        choices: dict[int, CompletionOutput] = {}
-        try:
-            async for output in self.outputs():
-                choices |= {self.index_of(output, choice): choice for choice in output.outputs}
-        finally:
-            self.close()
-        return sorted(choices.items())
 
     def index_of(self, output: GenerationOutput, choice: CompletionOutput) -> int:
         """A choice's index in the answer: those of the first prompt come first."""
@@ -59,6 +57,13 @@ class CountedStream:
     def close(self) -> None:
         """End whatever still runs. Never waits."""
         self._stream.close()
+
+
+def _without_tokens(choice: CompletionOutput) -> CompletionOutput:
+    if choice.finish_reason not in ("stop", "length"):
+        return choice
+    logprobs = None if choice.logprobs is None else []
+    return CompletionOutput(choice.index, "", [], None, logprobs, finish_reason="length")
 
 
 def _check_not_failed(choice: CompletionOutput) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from octavo.engine.outputs import CompletionOutput, Logprob
+from octavo.engine.outputs import Logprob
 from octavo.server.chat_protocol import ChatLogprobs, TokenLogprob, TopLogprob
 from octavo.server.completion_protocol import CompletionLogprobs
+from octavo.server.openai import PromptLogprob, PromptLogprobs
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
@@ -16,7 +18,12 @@ MIN_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 
 
 def chat_logprobs(
-    token_ids: list[int], logprobs: list[dict[int, Logprob]] | None, num_top: int, tokenizer: Tokenizer
+    token_ids: list[int],
+    logprobs: list[dict[int, Logprob]] | None,
+    num_top: int,
+    tokenizer: Tokenizer,
+    *,
+    shows_ids: bool = False,
 ) -> ChatLogprobs | None:
     """The chat form: bytes beside the text, as the bytes of a token need not be whole characters."""
     if logprobs is None:
@@ -25,37 +32,77 @@ def chat_logprobs(
     for token_id, by_id in zip(token_ids, logprobs, strict=True):
         chosen = by_id[token_id]
         top = [
-            TopLogprob(other.decoded_token, finite(other.logprob), list(tokenizer.token_bytes(other_id)))
+            TopLogprob(
+                shown_token(other_id, other.decoded_token, shows_ids),
+                finite(other.logprob),
+                list(tokenizer.token_bytes(other_id)),
+            )
             for other_id, other in top_alternatives(by_id, num_top)
         ]
         token_bytes = list(tokenizer.token_bytes(token_id))
-        content.append(TokenLogprob(chosen.decoded_token, finite(chosen.logprob), token_bytes, top))
+        shown = shown_token(token_id, chosen.decoded_token, shows_ids)
+        content.append(TokenLogprob(shown, finite(chosen.logprob), token_bytes, top))
     return ChatLogprobs(content)
 
 
 class CompletionLogprobsWriter:
     """The completions form, for one choice: it knows at which character of the text the next token begins."""
 
-    def __init__(self, tokenizer: Tokenizer, text_offset: int = 0) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, shows_ids: bool = False) -> None:
         self._tokenizer = tokenizer
-        self._text_offset = text_offset
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._shows_ids = shows_ids
+        self._text_offset = 0
+        self._decoder = _text_decoder()
 
-    def write(self, output: CompletionOutput) -> CompletionLogprobs | None:
-        """The log-probabilities of the tokens in `output`, which follow those of the output before."""
-        if output.logprobs is None:
-            return None
-        written = CompletionLogprobs([], [], [], [])
-        for token_id, by_id in zip(output.token_ids, output.logprobs, strict=True):
+    def begin_prompt(self, text: str, token_ids: Sequence[int]) -> None:
+        """The tokens that come next are those of the prompt, which stands in the answer as this text.
+
+        Where they say more than it does, a BOS token or SentencePiece's first space, that comes before its beginning.
+        """
+        decoder = _text_decoder()
+        self._text_offset = len(text) - sum(len(decoder.decode(self._tokenizer.token_bytes(i))) for i in token_ids)
+
+    def write(
+        self, written: CompletionLogprobs, token_ids: Sequence[int], logprobs: Sequence[dict[int, Logprob] | None]
+    ) -> None:
+        """Add the log-probabilities of these tokens, which follow those before."""
+        for token_id, by_id in zip(token_ids, logprobs, strict=True):
+            written.text_offset.append(max(0, self._text_offset))
+            self._text_offset += len(self._decoder.decode(self._tokenizer.token_bytes(token_id)))
+            if by_id is None:
+                text = self._tokenizer.decode([token_id], skip_special_tokens=False, is_continuation=True)
+                written.tokens.append(shown_token(token_id, text, self._shows_ids))
+                written.token_logprobs.append(None)
+                written.top_logprobs.append(None)
+                continue
             alternatives: dict[str, float] = {}
-            for other in sorted(by_id.values(), key=lambda logprob: logprob.rank):
-                alternatives.setdefault(other.decoded_token, finite(other.logprob))
-            written.text_offset.append(self._text_offset)
-            written.tokens.append(by_id[token_id].decoded_token)
+            for other_id, other in sorted(by_id.items(), key=lambda entry: entry[1].rank):
+                shown = shown_token(other_id, other.decoded_token, self._shows_ids)
+                alternatives.setdefault(shown, finite(other.logprob))
+            written.tokens.append(shown_token(token_id, by_id[token_id].decoded_token, self._shows_ids))
             written.token_logprobs.append(finite(by_id[token_id].logprob))
             written.top_logprobs.append(alternatives)
-            self._text_offset += len(self._decoder.decode(self._tokenizer.token_bytes(token_id)))
-        return written
+
+
+def prompt_logprobs(entries: Sequence[dict[int, Logprob] | None]) -> PromptLogprobs:
+    """The form that vLLM has for those of the prompt."""
+    return [
+        by_id
+        and {
+            str(token_id): PromptLogprob(finite(entry.logprob), entry.rank, entry.decoded_token)
+            for token_id, entry in by_id.items()
+        }
+        for by_id in entries
+    ]
+
+
+def shown_token(token_id: int, text: str, shows_ids: bool) -> str:
+    """The token as log-probabilities name it."""
+    return f"token_id:{token_id}" if shows_ids else text
+
+
+def _text_decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")("replace")
 
 
 def top_alternatives(by_id: dict[int, Logprob], num_top: int) -> list[tuple[int, Logprob]]:

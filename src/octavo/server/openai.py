@@ -36,12 +36,29 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
     skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    prompt_logprobs: int | None = None
+    truncate_prompt_tokens: int | None = None
+    return_token_ids: bool = False  # the ids beside the text, of prompt and answer
+    return_tokens_as_token_ids: bool = False  # tokens in log-probabilities as "token_id:5": texts may coincide
     max_tokens: int | None = None
     min_tokens: int | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     cache_salt: Annotated[str, Meta(max_length=128)] = ""
+
+
+class PromptLogprob(msgspec.Struct, frozen=True):
+    """How likely one token was at one place of the prompt."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+# One entry a token, by the id as a string: the token that stands there first. Nothing comes before the first token.
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):

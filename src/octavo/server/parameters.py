@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from octavo.core.sampling_params import MAX_LOGIT_BIAS, RequestOutputKind, SamplingParams, check_count
+from octavo.engine.wire import Ready
 from octavo.server.errors import invalid, shorten
 from octavo.server.openai import GenerationFields
 
@@ -18,11 +19,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "logits_processors": ([],),
     "logprob_token_ids": ([],),
-    "prompt_logprobs": (),
-    "truncate_prompt_tokens": (),
-    "spaces_between_special_tokens": (True,),
-    "return_token_ids": (False,),
-    "return_tokens_as_token_ids": (False,),
     "thinking_token_budget": (),
     "response_format": ({"type": "text"},),
     "structured_outputs": (),
@@ -59,7 +55,10 @@ SAMPLING_FIELDS = (
     "include_stop_str_in_output",
     "ignore_eos",
     "skip_special_tokens",
+    "spaces_between_special_tokens",
     "min_tokens",
+    "prompt_logprobs",
+    "truncate_prompt_tokens",
 )
 
 
@@ -75,21 +74,32 @@ def _is_same(value: Any, neutral: Any) -> bool:
 
 
 def sampling_params(
-    body: GenerationFields, *, max_tokens: int | None, logprobs: int | None, max_model_len: int
+    body: GenerationFields, ready: Ready, *, max_tokens: int | None, logprobs: int | None
 ) -> SamplingParams:
-    """The parameters that the body asks for. Raises ParameterError or the error for a max_tokens beyond the model."""
+    """The parameters that the body asks for; what it leaves open is as the model's makers recommend.
+
+    Raises ParameterError or the error for a max_tokens beyond the model.
+    """
+    max_model_len = ready.limits.max_model_len
+    if body.stream and body.prompt_logprobs is not None:
+        raise invalid("prompt_logprobs", "prompt_logprobs come with whole answers only; leave stream out")
     if max_tokens is not None and max_tokens > max_model_len:
         raise invalid(
             "max_tokens",
             f"max_tokens is {max_tokens}; this model's maximum context length is {max_model_len} tokens",
             "context_length_exceeded",
         )
-    given = {name: getattr(body, name) for name in SAMPLING_FIELDS if getattr(body, name) is not None}
+    given: dict[str, Any] = ready.sampling_defaults | {
+        name: getattr(body, name) for name in SAMPLING_FIELDS if getattr(body, name) is not None
+    }
+    if max_tokens is not None:
+        given["max_tokens"] = max_tokens
+    given.setdefault("max_tokens", None)
     if body.logit_bias is not None:
         check_count("logit_bias", len(body.logit_bias), MAX_LOGIT_BIAS, "ids")
         given["logit_bias"] = {_token_id(key): bias for key, bias in body.logit_bias.items()}
     kind = RequestOutputKind.DELTA if body.stream else RequestOutputKind.FINAL_ONLY
-    return SamplingParams(**given, max_tokens=max_tokens, logprobs=logprobs, output_kind=kind)
+    return SamplingParams(**given, logprobs=logprobs, output_kind=kind)
 
 
 def _token_id(key: str) -> int:

@@ -8,7 +8,7 @@ from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, Cha
 from octavo.server.completion_protocol import Completion, CompletionRequest
 from octavo.server.completions import create_completion
 from octavo.server.endpoint import Endpoint
-from octavo.server.health import Version, get_health, get_load, get_root, get_version
+from octavo.server.health import Version, get_health, get_load, get_metrics, get_root, get_version
 from octavo.server.models import list_models, retrieve_model
 from octavo.server.openai import Model, ModelList
 from octavo.server.openapi import get_docs, get_openapi
@@ -19,7 +19,7 @@ ENDPOINTS = (
         path="/v1/chat/completions",
         handle=create_chat_completion,
         body=ChatCompletionRequest,
-        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (False,)},  # writing them is the template's business
+        neutral_values=NEUTRAL_VALUES,
         answer=ChatCompletion,
         event=ChatCompletionChunk,
     ),
@@ -27,7 +27,7 @@ ENDPOINTS = (
         path="/v1/completions",
         handle=create_completion,
         body=CompletionRequest,
-        neutral_values=NEUTRAL_VALUES | {"add_special_tokens": (True,)},
+        neutral_values=NEUTRAL_VALUES,
         answer=Completion,
         event=Completion,
     ),
@@ -36,6 +36,7 @@ ENDPOINTS = (
     Endpoint(path="/health", handle=get_health, is_open=True),
     Endpoint(path="/ping", handle=get_health, is_open=True),
     Endpoint(path="/load", handle=get_load, answer=StepStats),
+    Endpoint(path="/metrics", handle=get_metrics, is_open=True),
     Endpoint(path="/version", handle=get_version, answer=Version, is_open=True),
     Endpoint(path="/openapi.json", handle=get_openapi),
     Endpoint(path="/docs", handle=get_docs),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from octavo.core.sampling_params import SamplingParams
-from octavo.engine.outputs import CompletionOutput
+from octavo.engine.outputs import CompletionOutput, Logprob
 from octavo.server.counted_stream import CountedStream
 from octavo.server.openai import CompletionTokensDetails, Usage
 from octavo.server.reasoning_tokens import ReasoningCounter
@@ -32,6 +32,7 @@ class TurnRequest:
     tools: Sequence[Tool] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     add_generation_prompt: bool = True
+    add_special_tokens: bool = False
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 0
     cache_salt: str = ""
@@ -44,6 +45,16 @@ class Turn:
         self.num_choices = stream.num_choices
         self._stream = stream
         self._readers = readers
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        """The conversation as the model reads it."""
+        return self._stream.prompt_token_ids[0]
+
+    @property
+    def prompt_logprobs(self) -> list[dict[int, Logprob] | None] | None:
+        """Of the prompt's tokens, if they were asked for, once a choice has begun."""
+        return self._stream.prompt_logprobs
 
     @property
     def usage(self) -> Usage:
@@ -116,6 +127,7 @@ async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     prompt = await serving.engine.render_chat(
         messages,
         add_generation_prompt=request.add_generation_prompt,
+        add_special_tokens=request.add_special_tokens,
         variables={**request.template_variables, "tools": described},
     )
     is_reasoning = style.opens_reasoning(prompt["prompt"])
