@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import Any
 
-import click
 from typer.core import TyperCommand
 
 
 class ListOptionsCommand(TyperCommand):
     """A command whose list options may be followed by all their values at once, if its argument comes first."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line."""
         list_options = {name for param in self.params if getattr(param, "multiple", False) for name in param.opts}
         return super().parse_args(ctx, spread(args, list_options))
