@@ -18,6 +18,7 @@ from octavo.engine.engine_status import EngineState, EngineStatus, EngineUnavail
 from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
+from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
 from octavo.weights.source import CheckpointError
 
@@ -37,8 +38,10 @@ class AsyncEngine:
     call.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, *, metrics_prefix: str = "octavo:") -> None:
         self._config = config
+        self._metrics_prefix = metrics_prefix
+        self._metrics: EngineMetrics | None = None  # until the model's name is known
         self._state = EngineState.LOADING
         self._phase = "starting the engine process"
         self._failure = ""  # why it is dead
@@ -81,6 +84,10 @@ class AsyncEngine:
         """The state after the last step."""
         return self._stats
 
+    def render_metrics(self) -> bytes:
+        """Counts, gauges and histograms in the text format of Prometheus; nothing while the engine is loading."""
+        return self._metrics.render() if self._metrics else b""
+
     @property
     def ready(self) -> wire.Ready:
         """The resolved configuration, limits and memory plan. Raises EngineUnavailableError until there are any."""
@@ -115,6 +122,10 @@ class AsyncEngine:
         )
         return {"prompt": text, "add_special_tokens": add_special_tokens}
 
+    async def tokenize(self, prompt: Prompt) -> list[int]:
+        """The token ids of a prompt, as `submit` finds them. Raises ParameterError and EngineUnavailableError."""
+        return await self._require_front().texts.token_ids(prompt)
+
     async def submit(
         self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
     ) -> GenerationStream:
@@ -122,11 +133,12 @@ class AsyncEngine:
 
         Raises ParameterError and RequestRejected for what cannot be served, and EngineUnavailableError.
         """
+        arrival_s = time.monotonic()
         self.check_ready()
         front = self._require_front()
         tokenized = await front.texts.tokenize(prompts, truncates=params.truncate_prompt_tokens is not None)
         self.check_ready()  # tokenizing may have taken long
-        return front.submit(tokenized, params, priority=priority, cache_salt=cache_salt)
+        return front.submit(tokenized, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
@@ -194,7 +206,8 @@ class AsyncEngine:
             eos_token_ids=ready.eos_token_ids,
             seed=ready.config.seed,
         )
-        self._front = Front(tokenizer, inputs, client.send)
+        self._metrics = EngineMetrics(ready.config.served_model_name or ready.config.model, self._metrics_prefix)
+        self._front = Front(tokenizer, inputs, self._metrics, client.send)
         self._ready = ready
         self._stats = StepStats(num_blocks=ready.limits.num_blocks, num_free_blocks=ready.limits.num_blocks)
         self._start_took_s = time.monotonic() - self._started_s
@@ -208,9 +221,9 @@ class AsyncEngine:
                 self._phase = name
             case wire.Outputs(outputs, stats):
                 self._stats = stats
-                self._require_front().take_outputs(outputs)
+                self._require_front().take_outputs(outputs, stats)
             case wire.Rejected(request_id, code, text):
-                self._require_front().fail(request_id, RequestRejected(code, text))
+                self._require_front().reject(request_id, RequestRejected(code, text))
             case wire.Failed(text):
                 self._failure = text
             case wire.Heartbeat(step_s) if step_s > MAX_STEP_S:

@@ -49,6 +49,11 @@ class TextWorkers:
             self._inputs.check_text(text)
         return await asyncio.get_running_loop().run_in_executor(self._tokenizers, self._tokenize, prompts)
 
+    async def token_ids(self, prompt: Prompt) -> list[int]:
+        """The ids of a prompt, however many. Raises ParameterError."""
+        [tokenized] = await self.tokenize([prompt], truncates=True)
+        return list(self._inputs.token_ids(tokenized))
+
     def close(self) -> None:
         """Begin no more work."""
         self._renderers.shutdown(wait=False, cancel_futures=True)

@@ -97,6 +97,10 @@ class Tokenizer:
         token = self._tokenizer.id_to_token(token_id)
         return b"" if token is None else self._decoder.to_bytes(token)
 
+    def token(self, token_id: int) -> str:
+        """The token as the vocabulary writes it; empty for an unused id."""
+        return self._tokenizer.id_to_token(token_id) or ""
+
     def is_special(self, token_id: int) -> bool:
         """Whether the token steers the model rather than being text."""
         return token_id in self._special_ids

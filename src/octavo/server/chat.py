@@ -15,7 +15,7 @@ from octavo.engine.outputs import Logprob
 from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
 from octavo.server.api_keys import tenant_salt
-from octavo.server.chat_messages import template_messages
+from octavo.server.chat_messages import template_messages, template_variables
 from octavo.server.chat_protocol import (
     AnswerMessage,
     ChatChoice,
@@ -37,8 +37,6 @@ from octavo.server.turn_events import NewTokens, TextDelta, TurnEnd
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
 
-RESERVED_VARIABLES = ("messages", "tools", "add_generation_prompt")
-
 
 async def create_chat_completion(request: Request, body: ChatCompletionRequest) -> Response | EventStream:
     """Continue a conversation by one turn, or by n alternatives of it."""
@@ -53,7 +51,7 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
             params=_sampling_params(body, engine.ready),
             add_generation_prompt=body.add_generation_prompt,
             add_special_tokens=body.add_special_tokens,
-            template_variables=_template_variables(body.chat_template_kwargs),
+            template_variables=template_variables(body.chat_template_kwargs),
             priority=body.priority,
             cache_salt=tenant_salt(request, body.cache_salt),
         ),
@@ -133,13 +131,6 @@ class ChatAnswer:
             self._tokenizer,
             shows_ids=self._body.return_tokens_as_token_ids,
         )
-
-
-def _template_variables(variables: dict[str, Any]) -> dict[str, Any]:
-    for name in RESERVED_VARIABLES:
-        if name in variables:
-            raise invalid("chat_template_kwargs", f"chat_template_kwargs holds {name}, which is a field of the request")
-    return variables
 
 
 def _sampling_params(body: ChatCompletionRequest, ready: Ready) -> SamplingParams:

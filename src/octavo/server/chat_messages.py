@@ -10,6 +10,16 @@ import msgspec
 from octavo.server.chat_protocol import ChatMessage
 from octavo.server.errors import invalid
 
+RESERVED_VARIABLES = ("messages", "tools", "add_generation_prompt")
+
+
+def template_variables(variables: dict[str, Any]) -> dict[str, Any]:
+    """The client's variables for the template. Raises the error for one that is a field of the request."""
+    for name in RESERVED_VARIABLES:
+        if name in variables:
+            raise invalid("chat_template_kwargs", f"chat_template_kwargs holds {name}, which is a field of the request")
+    return variables
+
 
 def template_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """The messages, checked. Raises the error for a missing content, for one that is not text, for a broken call."""

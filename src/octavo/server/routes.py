@@ -13,6 +13,14 @@ from octavo.server.models import list_models, retrieve_model
 from octavo.server.openai import Model, ModelList
 from octavo.server.openapi import get_docs, get_openapi
 from octavo.server.parameters import NEUTRAL_VALUES
+from octavo.server.tokenization import (
+    DetokenizedText,
+    DetokenizeRequest,
+    TokenizeRequest,
+    Tokens,
+    detokenize,
+    tokenize,
+)
 
 ENDPOINTS = (
     Endpoint(
@@ -33,6 +41,8 @@ ENDPOINTS = (
     ),
     Endpoint(path="/v1/models", handle=list_models, answer=ModelList),
     Endpoint(path="/v1/models/{model_id:path}", handle=retrieve_model, answer=Model),
+    Endpoint(path="/tokenize", handle=tokenize, body=TokenizeRequest, answer=Tokens),
+    Endpoint(path="/detokenize", handle=detokenize, body=DetokenizeRequest, answer=DetokenizedText),
     Endpoint(path="/health", handle=get_health, is_open=True),
     Endpoint(path="/ping", handle=get_health, is_open=True),
     Endpoint(path="/load", handle=get_load, answer=StepStats),

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from octavo.core.sampling_params import SamplingParams
+from octavo.engine.input_processor import PromptDict
 from octavo.engine.outputs import CompletionOutput, Logprob
 from octavo.server.counted_stream import CountedStream
 from octavo.server.openai import CompletionTokensDetails, Usage
@@ -116,6 +117,18 @@ class _ChoiceReader:
         return events
 
 
+async def render_turn(serving: Serving, request: TurnRequest) -> PromptDict:
+    """The prompt that the turn continues. Raises ChatTemplateError and EngineUnavailableError."""
+    tools = request.tool_choice.select(request.tools) and request.tools
+    messages, described = serving.turn_style.messages(request.messages, tools)
+    return await serving.engine.render_chat(
+        messages,
+        add_generation_prompt=request.add_generation_prompt,
+        add_special_tokens=request.add_special_tokens,
+        variables={**request.template_variables, "tools": described},
+    )
+
+
 async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     """Render the conversation and queue it. What cannot be served is refused here, before anything is answered.
 
@@ -123,13 +136,7 @@ async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     """
     style = serving.turn_style
     tools = request.tool_choice.select(request.tools)
-    messages, described = style.messages(request.messages, tools and request.tools)
-    prompt = await serving.engine.render_chat(
-        messages,
-        add_generation_prompt=request.add_generation_prompt,
-        add_special_tokens=request.add_special_tokens,
-        variables={**request.template_variables, "tools": described},
-    )
+    prompt = await render_turn(serving, request)
     is_reasoning = style.opens_reasoning(prompt["prompt"])
     params = style.params(request.params, tools, request.tool_choice, is_reasoning=is_reasoning)
     readers = [
