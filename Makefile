@@ -3,6 +3,8 @@
 PYTHON ?= python3
 SEEDS ?= 100
 STEPS ?= 200
+TRIES ?= 20000
+SEED ?= 0
 WERROR ?= ON
 
 VENV := .venv
@@ -13,7 +15,7 @@ SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo test clients check bench equality ledger mutants golden format
+.PHONY: help setup model demo test clients check bench equality ledger fuzz mutants golden format
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -57,6 +59,9 @@ equality: model ## Hold the promise: the same request, the same bytes
 
 ledger: setup ## Run the scheduler against the ledger model: SEEDS= runs of STEPS= steps
 	$(BIN)/python -m octavo.sim.ledger --seeds $(SEEDS) --steps $(STEPS)
+
+fuzz: setup ## Send broken requests to a server: TRIES= of them, drawn from SEED=
+	FUZZ_TRIES=$(TRIES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -s tests/fuzz
 
 mutants: setup ## Break the code on purpose and see that a test notices
 	$(BIN)/python -m tools.mutants
