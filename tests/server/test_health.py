@@ -40,6 +40,17 @@ async def test_ready(client):
     assert (await client.get("/load")).json()["num_free_blocks"] == MAX_MODEL_LEN // 16
 
 
+async def test_metrics_count_what_was_answered(client):
+    before = (await client.get("/metrics")).text
+    assert 'octavo:generation_tokens_total{model_name="tiny"} 0.0' in before
+    answer = (await client.post("/v1/completions", json={"prompt": "Hi"})).json()
+    response = await client.get("/metrics")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    num_tokens = float(answer["usage"]["completion_tokens"])
+    assert f'octavo:generation_tokens_total{{model_name="tiny"}} {num_tokens}' in response.text
+    assert 'octavo:request_success_total{finished_reason="stop",model_name="tiny"} 1.0' in response.text
+
+
 async def test_loading(loading_engine, core):
     core.say(wire.Phase("loading weights", 0.5))
     await asyncio.sleep(0.01)

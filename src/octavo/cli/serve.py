@@ -46,6 +46,9 @@ class ServeOptions(EngineOptions):
     ] = 16 << 20
     ssl_certfile: Annotated[str | None, typer.Option(help="PEM file of a certificate, to speak HTTPS.")] = None
     ssl_keyfile: Annotated[str | None, typer.Option(help="PEM file of its key; by default in the same file.")] = None
+    metrics_prefix: Annotated[
+        str, typer.Option(help="Before the names at /metrics; vllm: for what expects vLLM's.")
+    ] = "octavo:"
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
     ] = 30.0
@@ -87,7 +90,8 @@ def serve(options: ServeOptions) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
     async def run() -> None:
-        await HttpServer(AsyncEngine(config), server_config, listener).run(_print_start)
+        engine = AsyncEngine(config, metrics_prefix=options.metrics_prefix)
+        await HttpServer(engine, server_config, listener).run(_print_start)
 
     try:
         uvloop.run(run())

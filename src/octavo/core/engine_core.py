@@ -44,7 +44,7 @@ class EngineCore:
         """Schedule, execute, update."""
         started_s = self._clock()
         outputs, self._aborted = self._aborted, []
-        scheduled = self.scheduler.schedule()
+        scheduled = self.scheduler.schedule(started_s)
         if scheduled.scheduled:
             handle = self._executor.execute(scheduled)
             outputs += self.scheduler.update(scheduled, handle.result())

@@ -115,6 +115,7 @@ class RequestOutput:
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache at first admission
     error: str | None = None
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # as in SampledRow: choice 0 has them, once
+    scheduled_s: float = 0.0  # when it first got a row, on the core's clock; 0: not told
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Request:
         "queue_key",
         "request_id",
         "row",
+        "scheduled_s",
         "sampling_params",
         "seed",
         "siblings",
@@ -75,6 +76,7 @@ class Request:
         self.num_computed_tokens = 0
         self.num_cached_tokens: int | None = None  # decided at first admission
         self.num_preemptions = 0
+        self.scheduled_s = 0.0  # when it first got a row, on the clock of EngineCore
         self.draft_token_ids: tuple[int, ...] = ()
         self.block_table = BlockTable()
         self.block_keys: list[bytes] = []  # prefix keys of its full blocks, as far as they were needed

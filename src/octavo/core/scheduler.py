@@ -95,8 +95,8 @@ class Scheduler:
             self._finish(request)
         return [_last_output(request, "abort") for request in doomed]
 
-    def schedule(self) -> SchedulerOutput:
-        """Decide one step."""
+    def schedule(self, now_s: float = 0.0) -> SchedulerOutput:
+        """Decide one step, which begins at `now_s`."""
         rows: list[ScheduledRow] = []
         new_rows: list[NewRow] = []
         budget = self.max_num_batched_tokens
@@ -114,6 +114,8 @@ class Scheduler:
             request = self.waiting.peek()
             if not self._admit(request):
                 break
+            if request.num_preemptions == 0:
+                request.scheduled_s = now_s
             new_rows.append(_new_row(request))
             num_tokens = self._num_tokens_to_run(request, budget)
             rows.append(self._schedule_row(request, num_tokens))
@@ -244,6 +246,7 @@ class Scheduler:
             stop_reason,
             request.num_cached_tokens or 0,
             prompt_logprobs=sampled.prompt_logprobs,
+            scheduled_s=request.scheduled_s,
         )
 
     def _release_siblings(self, request: Request) -> None:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from octavo.core.messages import RequestOutput
+from octavo.core.admission import RequestRejected
+from octavo.core.messages import RequestOutput, StepStats
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import wire
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
+from octavo.engine.metrics import EngineMetrics
 from octavo.engine.output_processor import OutputProcessor
 from octavo.engine.text_workers import TextWorkers
 
@@ -21,34 +23,52 @@ if TYPE_CHECKING:
 class Front:
     """The requests in flight and their streams. `send` takes what is meant for the core."""
 
-    def __init__(self, tokenizer: Tokenizer, inputs: InputProcessor, send: Callable[[wire.FrontMessage], None]) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        inputs: InputProcessor,
+        metrics: EngineMetrics,
+        send: Callable[[wire.FrontMessage], None],
+    ) -> None:
         self.tokenizer = tokenizer
         self.texts = TextWorkers(tokenizer, inputs)
         self._inputs = inputs
         self._outputs = OutputProcessor(tokenizer)
+        self._metrics = metrics
         self._send = send
         self._stream_by_id: dict[str, GenerationStream] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
     def submit(
-        self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int, cache_salt: str
+        self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int, cache_salt: str, arrival_s: float
     ) -> GenerationStream:
-        """Send one request a prompt, all or none. Raises ParameterError and RequestRejected."""
-        requests = [
-            self._inputs.process(prompt, params, priority=priority, cache_salt=cache_salt) for prompt in prompts
-        ]
+        """Send one request a prompt, all or none; `arrival_s` is when they came to the door, by time.monotonic().
+
+        Raises ParameterError and RequestRejected.
+        """
+        try:
+            requests = [
+                self._inputs.process(prompt, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
+                for prompt in prompts
+            ]
+        except RequestRejected as rejection:
+            self._metrics.count_rejection(rejection.code)
+            raise
         stream = GenerationStream(requests, self._abort)
         for request, prompt in zip(requests, prompts, strict=True):
             self._stream_by_id[request.request_id] = stream
             self._outputs.add_request(request, prompt_text(prompt))
+            self._metrics.add_request(request)
             self._send(wire.Add(request))
         self._idle.clear()
         return stream
 
-    def take_outputs(self, outputs: Sequence[RequestOutput]) -> None:
+    def take_outputs(self, outputs: Sequence[RequestOutput], stats: StepStats) -> None:
         """Hand one step's outputs to their streams; tell the core of choices that ended here, by a stop string."""
         processed = self._outputs.process(outputs)
+        self._metrics.take_stats(stats)
+        self._metrics.take_outputs(outputs, processed.stopped)
         for request_id, index in processed.stopped:
             self._send(wire.Abort(request_id, index))
         for output in processed.outputs:
@@ -61,6 +81,11 @@ class Front:
         if request_id in self._stream_by_id:
             self._stream_by_id[request_id].put(error)
             self._forget(request_id)
+
+    def reject(self, request_id: str, rejection: RequestRejected) -> None:
+        """End the stream of a request that the core refused."""
+        self._metrics.count_rejection(rejection.code)
+        self.fail(request_id, rejection)
 
     def fail_all(self, error: Exception) -> None:
         """End every stream with an error."""
@@ -78,6 +103,7 @@ class Front:
 
     def _forget(self, request_id: str) -> None:
         self._outputs.forget(request_id)
+        self._metrics.forget(request_id)
         del self._stream_by_id[request_id]
         if not self._stream_by_id:
             self._idle.set()

@@ -41,6 +41,12 @@ async def get_load(request: Request) -> Response:
     return Response(msgspec.json.encode(serving_of(request).engine.stats), media_type="application/json")
 
 
+async def get_metrics(request: Request) -> Response:
+    """Counts, gauges and histograms for Prometheus, under vLLM's names."""
+    media_type = "text/plain; version=0.0.4; charset=utf-8"
+    return Response(serving_of(request).engine.render_metrics(), media_type=media_type)
+
+
 async def get_version(_: Request) -> Response:
     """The version."""
     return json_response(Version(octavo.__version__))

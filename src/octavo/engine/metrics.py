@@ -1,0 +1,163 @@
+"""EngineMetrics: what the engine does, as Prometheus scrapes it. Names are vLLM's behind a prefix of choice.
+
+Fed by the front with what passes through it; times are of `time.monotonic`, which both processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from octavo.core.messages import EngineRequest, RequestOutput, StepStats
+
+MODEL_LABEL = "model_name"
+SHORT_TIMES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
+LONG_TIMES_S = (0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960)
+TOKEN_COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+
+GAUGES = {
+    "num_requests_running": "Requests that have a row.",
+    "num_requests_waiting": "Requests that wait for one.",
+    "kv_cache_usage_perc": "Share of the KV blocks that requests hold, from 0 to 1.",
+}
+COUNTERS = {
+    "prefix_cache_queries": "Prompt tokens looked up in the prefix cache.",
+    "prefix_cache_hits": "Prompt tokens found there.",
+    "num_preemptions": "Requests that gave up their blocks and waited again.",
+    "prompt_tokens": "Prompt tokens of the requests that were answered.",
+    "generation_tokens": "Tokens generated.",
+}
+HISTOGRAMS = {
+    "time_to_first_token_seconds": (LONG_TIMES_S, "From the door to the first token."),
+    "inter_token_latency_seconds": (SHORT_TIMES_S, "From one token to the next."),
+    "request_time_per_output_token_seconds": (SHORT_TIMES_S, "Mean of a request's inter-token latencies."),
+    "e2e_request_latency_seconds": (LONG_TIMES_S, "From the door to the last token."),
+    "request_queue_time_seconds": (LONG_TIMES_S, "From the door to the first step."),
+    "request_prefill_time_seconds": (LONG_TIMES_S, "From the first step to the first token."),
+    "request_decode_time_seconds": (LONG_TIMES_S, "From the first token to the last."),
+    "request_prompt_tokens": (TOKEN_COUNTS, "Prompt tokens of a request."),
+    "request_generation_tokens": (TOKEN_COUNTS, "Tokens generated for a choice."),
+    "iteration_tokens_total": (TOKEN_COUNTS, "Tokens computed in a step."),
+}
+
+
+class EngineMetrics:
+    """Counts for one model. Forget every request that is not seen to its end, or it is kept for ever."""
+
+    def __init__(self, model_name: str, prefix: str = "octavo:") -> None:
+        self._registry = CollectorRegistry()
+        self._model_name = model_name
+        labels = [MODEL_LABEL]
+        gauges = {name: Gauge(prefix + name, text, labels, registry=self._registry) for name, text in GAUGES.items()}
+        counters = {
+            name: Counter(prefix + name, text, labels, registry=self._registry) for name, text in COUNTERS.items()
+        }
+        histograms = {
+            name: Histogram(prefix + name, text, labels, registry=self._registry, buckets=buckets)
+            for name, (buckets, text) in HISTOGRAMS.items()
+        }
+        self._gauges = {name: gauge.labels(model_name) for name, gauge in gauges.items()}
+        self._counters = {name: counter.labels(model_name) for name, counter in counters.items()}
+        self._histograms = {name: histogram.labels(model_name) for name, histogram in histograms.items()}
+        self._ended = Counter(
+            f"{prefix}request_success", "Choices that ended.", [*labels, "finished_reason"], registry=self._registry
+        )
+        self._rejected = Counter(
+            f"{prefix}admission_rejections", "Requests refused.", [*labels, "reason"], registry=self._registry
+        )
+        self._stats = StepStats()
+        self._times_by_id: dict[str, _RequestTimes] = {}
+
+    def render(self) -> bytes:
+        """All of it in the text format 0.0.4."""
+        return generate_latest(self._registry)
+
+    def add_request(self, request: EngineRequest) -> None:
+        """A request is on its way to the core."""
+        self._times_by_id[request.request_id] = _RequestTimes(request)
+
+    def forget(self, request_id: str) -> None:
+        """A request is not followed any further. Unknown ids are ignored."""
+        self._times_by_id.pop(request_id, None)
+
+    def count_rejection(self, reason: str) -> None:
+        """A request was refused, by the code of its error."""
+        self._rejected.labels(self._model_name, reason).inc()
+
+    def take_stats(self, stats: StepStats) -> None:
+        """The state after a step."""
+        self._gauges["num_requests_running"].set(stats.num_running)
+        self._gauges["num_requests_waiting"].set(stats.num_waiting)
+        num_used = stats.num_blocks - stats.num_free_blocks
+        self._gauges["kv_cache_usage_perc"].set(num_used / stats.num_blocks if stats.num_blocks else 0.0)
+        before, self._stats = self._stats, stats
+        self._counters["prefix_cache_queries"].inc(stats.num_prefix_queries_total - before.num_prefix_queries_total)
+        self._counters["prefix_cache_hits"].inc(stats.num_prefix_hits_total - before.num_prefix_hits_total)
+        self._counters["num_preemptions"].inc(stats.num_preemptions_total - before.num_preemptions_total)
+        if stats.num_tokens:
+            self._histograms["iteration_tokens_total"].observe(stats.num_tokens)
+
+    def take_outputs(self, outputs: Iterable[RequestOutput], stopped: Sequence[tuple[str, int]]) -> None:
+        """What a step brought; `stopped` are the (request_id, index) that a stop string ended."""
+        now_s = time.monotonic()
+        for output in outputs:
+            times = self._times_by_id.get(output.request_id)
+            if times is None:
+                continue
+            if output.new_token_ids:
+                self._take_tokens(times, output, now_s)
+            if output.finish_reason is not None:
+                self._end(times, output.index, output.finish_reason)
+        for request_id, index in stopped:
+            if request_id in self._times_by_id:
+                self._end(self._times_by_id[request_id], index, "stop")
+
+    def _take_tokens(self, times: _RequestTimes, output: RequestOutput, now_s: float) -> None:
+        self._counters["generation_tokens"].inc(len(output.new_token_ids))
+        choice = times.choice_by_index.get(output.index)
+        if choice is None:
+            if not times.choice_by_index:  # the choices share one prompt, and the first to come tells of it
+                self._counters["prompt_tokens"].inc(times.num_prompt_tokens)
+                self._histograms["request_prompt_tokens"].observe(times.num_prompt_tokens)
+            times.choice_by_index[output.index] = _ChoiceTimes(now_s, now_s, len(output.new_token_ids))
+            self._histograms["time_to_first_token_seconds"].observe(now_s - times.arrival_s)
+            if output.scheduled_s:
+                self._histograms["request_queue_time_seconds"].observe(max(0.0, output.scheduled_s - times.arrival_s))
+                self._histograms["request_prefill_time_seconds"].observe(max(0.0, now_s - output.scheduled_s))
+        else:
+            self._histograms["inter_token_latency_seconds"].observe(now_s - choice.last_s)
+            choice.last_s = now_s
+            choice.num_tokens += len(output.new_token_ids)
+
+    def _end(self, times: _RequestTimes, index: int, finish_reason: str) -> None:
+        self._ended.labels(self._model_name, finish_reason).inc()
+        choice = times.choice_by_index.get(index)
+        if choice is None or finish_reason not in ("stop", "length"):
+            return
+        self._histograms["e2e_request_latency_seconds"].observe(choice.last_s - times.arrival_s)
+        self._histograms["request_generation_tokens"].observe(choice.num_tokens)
+        decode_s = choice.last_s - choice.first_s
+        self._histograms["request_decode_time_seconds"].observe(decode_s)
+        if choice.num_tokens > 1:
+            mean_s = decode_s / (choice.num_tokens - 1)
+            self._histograms["request_time_per_output_token_seconds"].observe(mean_s)
+
+
+class _ChoiceTimes:
+    __slots__ = ("first_s", "last_s", "num_tokens")
+
+    def __init__(self, first_s: float, last_s: float, num_tokens: int) -> None:
+        self.first_s = first_s
+        self.last_s = last_s
+        self.num_tokens = num_tokens
+
+
+class _RequestTimes:
+    __slots__ = ("arrival_s", "choice_by_index", "num_prompt_tokens")
+
+    def __init__(self, request: EngineRequest) -> None:
+        self.arrival_s = request.arrival_s
+        self.num_prompt_tokens = len(request.prompt_token_ids)
+        self.choice_by_index: dict[int, _ChoiceTimes] = {}
