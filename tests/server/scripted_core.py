@@ -27,6 +27,8 @@ class ScriptedCore:
         self.sent: list[wire.FrontMessage] = []
         self.script: Script = says(TEXT)
         self.is_holding = False
+        self.sampling_defaults: dict[str, int | float] = {}
+        self.max_logprobs = 20
         self.process_id = 0
         self._inbox: asyncio.Queue[wire.CoreMessage | None] = asyncio.Queue()
 
@@ -61,13 +63,13 @@ class ScriptedCore:
         self.say(
             wire.Ready(
                 limits=AdmissionLimits(MAX_MODEL_LEN, num_blocks=MAX_MODEL_LEN // 16, block_size=16),
-                config=self.config.resolve(
+                config=replace(self.config, max_logprobs=self.max_logprobs).resolve(
                     max_model_len=MAX_MODEL_LEN, kv_cache_dtype="float32", num_threads=1, served_model_name="tiny"
                 ),
                 memory=_memory_plan(),
                 vocab_size=NUM_TOKENS,
                 eos_token_ids=(EOS_ID,),
-                sampling_defaults={},
+                sampling_defaults=self.sampling_defaults,
             )
         )
 
