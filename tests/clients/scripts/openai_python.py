@@ -1,70 +1,110 @@
-"""openai for Python: `OpenAI(base_url=URL/v1)`."""
+"""openai for Python: `base_url` is octavo's address with /v1."""
 
 from __future__ import annotations
 
 import openai
 
-from steps import API_KEY, MODEL, QUESTION, TOO_LONG, URL, run_steps, step
+import steps
+from person import PERSON_QUESTION, Person
+from steps import API_KEY, MODEL, URL, step
 
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key=API_KEY)
-conversation = [{"role": "user", "content": QUESTION}]
+conversation = [{"role": "user", "content": steps.QUESTION}]
+settings = {"model": MODEL, "max_tokens": 30, "temperature": 0}
+tool = {"type": "function", "function": {"name": steps.TOOL_NAME, "parameters": steps.TOOL_PARAMETERS}}
+
+
+def ask(messages: list[dict[str, str]]) -> str:
+    """The answer to a conversation."""
+    return client.chat.completions.create(messages=messages, **settings).choices[0].message.content
 
 
 @step
 def plain() -> None:
-    """A question, and one about the answer."""
+    """A question, and one that follows it."""
     answer = ask(conversation)
-    follow_up = [*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": "And of Italy?"}]
-    assert ask(follow_up) != answer
-
-
-def ask(messages) -> str:
-    """The answer to a conversation."""
-    completion = client.chat.completions.create(model=MODEL, messages=messages, temperature=0, stop=["."])
-    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
-    assert completion.choices[0].finish_reason == "stop"
-    return completion.choices[0].message.content
+    assert ask([*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": steps.FOLLOW_UP}])
 
 
 @step
 def streamed() -> None:
-    """The same text, piece by piece."""
+    """The same text in pieces, and the usage at the end."""
+    stream = client.chat.completions.create(
+        messages=conversation, stream=True, stream_options={"include_usage": True}, **settings
+    )
+    *chunks, last = stream
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ask(conversation)
+    assert last.choices == [] and last.usage.completion_tokens <= 30
+
+
+@step
+def tools() -> None:
+    """The call of a tool, whole and streamed, and an answer that knows the tool's result."""
+    named = {"type": "function", "function": {"name": steps.TOOL_NAME}}
+    message = (
+        client.chat.completions.create(messages=conversation, tools=[tool], tool_choice=named, **settings)
+        .choices[0]
+        .message
+    )
+    [call] = message.tool_calls
+    steps.check_call(call.function.name, call.function.arguments)
     with client.chat.completions.stream(
-        model=MODEL, messages=conversation, temperature=0, stop=["."], stream_options={"include_usage": True}
+        messages=conversation, tools=[tool], tool_choice="required", **settings
     ) as stream:
-        pieces = [event.delta for event in stream if event.type == "content.delta"]
-        completion = stream.get_final_completion()
-    assert len(pieces) > 1
-    assert "".join(pieces) == completion.choices[0].message.content == ask(conversation)
-    assert completion.usage.completion_tokens >= len(pieces)
+        [streamed_call] = stream.get_final_completion().choices[0].message.tool_calls
+    steps.check_call(streamed_call.function.name, streamed_call.function.arguments)
+    assert ask([*conversation, message, {"role": "tool", "tool_call_id": call.id, "content": steps.TOOL_RESULT}])
+
+
+@step
+def structured() -> None:
+    """An instance of a class."""
+    messages = [{"role": "user", "content": PERSON_QUESTION}]
+    completion = client.chat.completions.parse(messages=messages, response_format=Person, **settings)
+    assert isinstance(completion.choices[0].message.parsed, Person)
+
+
+@step
+def responses() -> None:
+    """A question and one that follows it, streamed, with a tool, as an instance of a class."""
+    response_settings = {"model": MODEL, "max_output_tokens": 30, "temperature": 0}
+    response = client.responses.create(input=steps.QUESTION, **response_settings)
+    assert client.responses.create(
+        input=steps.FOLLOW_UP, previous_response_id=response.id, **response_settings
+    ).output_text
+    with client.responses.stream(input=steps.QUESTION, **response_settings) as stream:
+        pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
+    assert "".join(pieces) == response.output_text
+    flat_tool = {"type": "function", "name": steps.TOOL_NAME, "parameters": steps.TOOL_PARAMETERS, "strict": True}
+    response = client.responses.create(
+        input=steps.QUESTION, tools=[flat_tool], tool_choice="required", **response_settings
+    )
+    [call] = response.output
+    steps.check_call(call.name, call.arguments)
+    parsed = client.responses.parse(input=PERSON_QUESTION, text_format=Person, **response_settings).output_parsed
+    assert isinstance(parsed, Person)
 
 
 @step
 def embeddings() -> None:
-    """Refused: this is a model that generates."""
-    try:
-        client.embeddings.create(model=MODEL, input="text")
-    except (openai.NotFoundError, openai.BadRequestError) as error:
-        assert error.code, error.body
-    else:
-        raise AssertionError("not refused")
+    """Refused: the model generates text."""
+    error = steps.check_raises(openai.APIStatusError, lambda: client.embeddings.create(model=MODEL, input="text"))
+    assert error.status_code in {400, 404} and error.code, error.body
 
 
 @step
 def errors() -> None:
-    """An unknown model and a prompt too long, streamed or not."""
-    try:
-        client.chat.completions.create(model="unknown", messages=conversation)
-    except openai.NotFoundError as error:
-        assert error.code == "model_not_found" and error.request_id, error.body
+    """An unknown model, and a prompt that is too long, whole and streamed."""
+    create = client.chat.completions.create
+    error = steps.check_raises(openai.NotFoundError, lambda: create(model="unknown", messages=conversation))
+    assert error.code == "model_not_found" and error.request_id, error.body
+    too_long = [{"role": "user", "content": steps.TOO_LONG}]
     for stream in (False, True):
-        try:
-            client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": TOO_LONG}], stream=stream)
-        except openai.BadRequestError as error:
-            assert error.code == "context_length_exceeded" and "maximum context length" in error.message, error.body
-        else:
-            raise AssertionError("not refused")
+        error = steps.check_raises(
+            openai.BadRequestError, lambda stream=stream: create(messages=too_long, stream=stream, **settings)
+        )
+        assert error.code == "context_length_exceeded", error.body
 
 
 if __name__ == "__main__":
-    run_steps()
+    steps.run_steps()

@@ -1,0 +1,14 @@
+"""Person: what the clients that know pydantic ask for as structured output."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+PERSON_QUESTION = "Invent a person."
+
+
+class Person(BaseModel):
+    """Small enough for any model to finish."""
+
+    name: str = Field(max_length=20)
+    age: int = Field(ge=0, le=99)
