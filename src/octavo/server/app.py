@@ -19,6 +19,7 @@ from octavo.server.api_keys import ApiKeys
 from octavo.server.errors import ApiError, error_response
 from octavo.server.openapi import ApiDocument
 from octavo.server.plain_path import PlainPath
+from octavo.server.response_store import ResponseStore
 from octavo.server.routes import ENDPOINTS
 from octavo.server.server_config import ServerConfig
 from octavo.server.serving import Serving
@@ -43,6 +44,7 @@ def create_app(engine: AsyncEngine, config: ServerConfig | None = None) -> Starl
     )
     app.state.serving = Serving(engine, config)
     app.state.api_document = ApiDocument(ENDPOINTS)
+    app.state.response_store = ResponseStore()
     return app
 
 

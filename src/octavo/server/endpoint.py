@@ -23,7 +23,8 @@ class Endpoint:
 
     path: str  # as clients know it; PlainPath takes /v1 off
     handle: Callable[..., Awaitable[Any]]  # (request, body) -> response; (request) where there is no body
-    body: type[msgspec.Struct] | None = None  # what is sent; without one the method is GET
+    body: type[msgspec.Struct] | None = None  # what is sent
+    verb: str | None = None  # the HTTP method; None: POST with a body, GET without
     neutral_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # of fields that are refused otherwise
     is_open: bool = False  # to clients without an API key
     answer: type | None = None  # the JSON of a 200
@@ -38,7 +39,7 @@ class Endpoint:
     @property
     def method(self) -> str:
         """The HTTP method."""
-        return "GET" if self.body is None else "POST"
+        return self.verb or ("GET" if self.body is None else "POST")
 
     def route(self) -> Route:
         """The endpoint as the router takes it."""

@@ -24,7 +24,6 @@ from octavo.core.sampling_params import (
     Range,
 )
 from octavo.server.endpoint import Endpoint
-from octavo.server.openai import GenerationFields
 
 Schema = dict[str, Any]
 
@@ -120,11 +119,10 @@ def _describe_body(schema: Schema, endpoint: Endpoint) -> None:
     for name, values in endpoint.neutral_values.items():
         if name not in properties:
             properties[name] = {"enum": [*values, None], "description": "Not supported."}
-    is_generation = endpoint.body is not None and issubclass(endpoint.body, GenerationFields)
     for name, of_field in properties.items():
-        if is_generation:
-            _describe_parameter(name, of_field)
-        if name not in schema["required"] and "type" in of_field:
+        _describe_parameter(name, of_field)
+        takes_null = {"type": "null"} in of_field.get("anyOf", ()) or None in of_field.get("enum", ())
+        if name not in schema["required"] and not takes_null:
             default = {"default": of_field.pop("default")} if "default" in of_field else {}
             properties[name] = {"anyOf": [of_field, {"type": "null"}], **default}
 

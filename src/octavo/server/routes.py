@@ -13,6 +13,14 @@ from octavo.server.models import list_models, retrieve_model
 from octavo.server.openai import Model, ModelList
 from octavo.server.openapi import get_docs, get_openapi
 from octavo.server.parameters import NEUTRAL_VALUES
+from octavo.server.responses import cancel_response, create_response, delete_response, get_response
+from octavo.server.responses_protocol import (
+    RESPONSES_NEUTRAL_VALUES,
+    Response,
+    ResponseDeleted,
+    ResponseEvent,
+    ResponsesRequest,
+)
 from octavo.server.tokenization import (
     DetokenizedText,
     DetokenizeRequest,
@@ -39,6 +47,17 @@ ENDPOINTS = (
         answer=Completion,
         event=Completion,
     ),
+    Endpoint(
+        path="/v1/responses",
+        handle=create_response,
+        body=ResponsesRequest,
+        neutral_values=RESPONSES_NEUTRAL_VALUES,
+        answer=Response,
+        event=ResponseEvent,
+    ),
+    Endpoint(path="/v1/responses/{response_id}", handle=get_response, answer=Response),
+    Endpoint(path="/v1/responses/{response_id}", verb="DELETE", handle=delete_response, answer=ResponseDeleted),
+    Endpoint(path="/v1/responses/{response_id}/cancel", verb="POST", handle=cancel_response, answer=Response),
     Endpoint(path="/v1/models", handle=list_models, answer=ModelList),
     Endpoint(path="/v1/models/{model_id:path}", handle=retrieve_model, answer=Model),
     Endpoint(path="/tokenize", handle=tokenize, body=TokenizeRequest, answer=Tokens),

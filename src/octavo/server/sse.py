@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import Generic, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -19,24 +20,33 @@ HEADERS = [
 ]
 DONE = b"data: [DONE]\n\n"
 
+Chunk = TypeVar("Chunk", bound=msgspec.Struct)
+
 logger = logging.getLogger("octavo.server")
 
 
-def encode_event(data: msgspec.Struct) -> bytes:
+def encode_event(data: msgspec.Struct, name: str = "") -> bytes:
     """One event. msgspec's JSON holds no raw newline, so that it is always one line."""
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-class EventStream:
+class EventStream(Generic[Chunk]):
     """Sends each chunk as an event, at once, and `[DONE]` after the last.
 
-    An error after the headers becomes an error event. `close` ends the generation behind the chunks; it is called
-    however the stream ends, also when the client left before the first chunk.
+    With `name_of`, events have names, the last chunk is the end, and the chunks themselves tell of errors; otherwise an
+    error after the headers becomes an error event. `close` ends the generation behind the chunks; it is called however
+    the stream ends, also when the client left before the first chunk.
     """
 
-    def __init__(self, chunks: AsyncGenerator[msgspec.Struct, None], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        chunks: AsyncGenerator[Chunk, None],
+        close: Callable[[], None],
+        name_of: Callable[[Chunk], str] | None = None,
+    ) -> None:
         self._chunks = chunks
         self._close = close
+        self._name_of = name_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream to the client. Raises ClientDisconnect when it leaves before the end."""
@@ -50,9 +60,10 @@ class EventStream:
         async with aclosing(self._chunks) as chunks:
             try:
                 async for chunk in chunks:
-                    await send({"type": "http.response.body", "body": encode_event(chunk), "more_body": True})
+                    event = encode_event(chunk, self._name_of(chunk) if self._name_of else "")
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
             except Exception as error:
                 logger.error("a stream broke off: %s: %s", type(error).__name__, error)
                 event = encode_event(as_api_error(error).envelope)
                 await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": DONE, "more_body": False})
+        await send({"type": "http.response.body", "body": b"" if self._name_of else DONE, "more_body": False})

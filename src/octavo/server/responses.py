@@ -1,0 +1,162 @@
+"""POST /v1/responses, and what can be done with a response afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+
+from octavo.core.sampling_params import SamplingParams
+from octavo.server.answer import json_response
+from octavo.server.api_keys import tenant_salt
+from octavo.server.chat_messages import template_messages
+from octavo.server.chat_protocol import ChatMessage
+from octavo.server.errors import invalid
+from octavo.server.logprobs import chat_logprobs
+from octavo.server.openai import GenerationFields
+from octavo.server.parameters import sampling_params
+from octavo.server.response_store import ResponseStore, StoredResponse
+from octavo.server.response_writer import ResponseWriter
+from octavo.server.responses_input import function_tools, input_messages
+from octavo.server.responses_protocol import Response, ResponseDeleted, ResponsesRequest
+from octavo.server.serving import Serving, serving_of
+from octavo.server.sse import EventStream
+from octavo.server.tools import read_tool_choice
+from octavo.server.turn import TurnRequest, open_turn
+
+LOGPROBS = "message.output_text.logprobs"  # what `include` calls them
+
+
+async def create_response(request: Request, body: ResponsesRequest) -> HttpResponse | EventStream:
+    """Continue a conversation by one turn, in the form of the Responses API."""
+    if body.background and (body.stream or not body.store):
+        raise invalid("background", "background needs store: true and no stream, for GET is how to follow it")
+    serving, store, caller = serving_of(request), _store_of(request), tenant_salt(request, "")
+    before = store.get(caller, body.previous_response_id, "previous_response_id") if body.previous_response_id else None
+    messages = [*(before.messages if before else ()), *input_messages(body.input)]
+    params = _sampling_params(serving, body)
+    response = _response(serving, body, params)
+    turn = await open_turn(serving, _turn_request(request, body, messages, params))
+
+    def keep(response: Response) -> None:
+        said = input_messages(msgspec.to_builtins(response.output))
+        store.put(caller, StoredResponse(response, [*messages, *said]))
+
+    num_top = params.logprobs or 0
+    writer = ResponseWriter(
+        response,
+        turn,
+        partial(chat_logprobs, num_top=num_top, tokenizer=serving.engine.tokenizer),
+        keep if body.store else lambda _: None,
+    )
+    if body.stream:
+        return EventStream(writer.events(), turn.close, name_of=lambda event: event.type)
+    if body.background:
+        store.put(caller, StoredResponse(response, messages, asyncio.create_task(_write_in_background(writer))))
+        return json_response(response)
+    return json_response(await writer.write())
+
+
+async def get_response(request: Request) -> HttpResponse:
+    """A stored response; one made in the background is there from its beginning."""
+    return json_response(_stored(request).response)
+
+
+async def delete_response(request: Request) -> HttpResponse:
+    """Forget a stored response."""
+    stored = _stored(request)
+    if stored.task:
+        stored.task.cancel()
+    _store_of(request).drop(tenant_salt(request, ""), stored.response.id)
+    return json_response(ResponseDeleted(stored.response.id))
+
+
+async def cancel_response(request: Request) -> HttpResponse:
+    """End a response that is made in the background; one that has ended stays as it is."""
+    stored = _stored(request)
+    if not stored.response.background:
+        raise invalid("response_id", "only a response with background: true can be cancelled; close the connection")
+    if stored.task:
+        stored.task.cancel()
+        await asyncio.wait([stored.task])
+    return json_response(stored.response)
+
+
+async def _write_in_background(writer: ResponseWriter) -> None:
+    try:
+        await writer.write()
+    except asyncio.CancelledError:
+        writer.response.status = "cancelled"
+    except Exception as error:
+        writer.fail(error)
+
+
+def _turn_request(
+    request: Request, body: ResponsesRequest, messages: list[dict[str, Any]], params: SamplingParams
+) -> TurnRequest:
+    tools = function_tools(body.tools)
+    instructions = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    conversation = msgspec.convert([*instructions, *messages], list[ChatMessage])
+    return TurnRequest(
+        messages=template_messages(conversation),
+        params=params,
+        tools=tools,
+        tool_choice=read_tool_choice(body.tool_choice, tools, is_parallel=body.parallel_tool_calls),
+        template_variables={"enable_thinking": False} if body.reasoning.effort == "none" else {},
+        priority=body.priority,
+        cache_salt=tenant_salt(request, body.cache_salt),
+    )
+
+
+def _sampling_params(serving: Serving, body: ResponsesRequest) -> SamplingParams:
+    if body.text.format and body.text.format != {"type": "text"}:
+        raise invalid("text.format", "text.format is not supported; leave it out", "unsupported_parameter")
+    has_logprobs = body.top_logprobs is not None or LOGPROBS in body.include
+    fields = GenerationFields(
+        temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, seed=body.seed, stream=body.stream
+    )
+    return sampling_params(
+        fields,
+        serving.engine.ready,
+        max_tokens=body.max_output_tokens,
+        logprobs=(body.top_logprobs or 0) if has_logprobs else None,
+    )
+
+
+def _response(serving: Serving, body: ResponsesRequest, params: SamplingParams) -> Response:
+    """The response before it has begun."""
+    return Response(
+        id=f"resp_{uuid4().hex}",
+        created_at=int(time.time()),
+        model=serving.model_name(body.model),
+        output=[],
+        instructions=body.instructions,
+        previous_response_id=body.previous_response_id,
+        max_output_tokens=body.max_output_tokens,
+        temperature=params.temperature,
+        top_p=params.top_p,
+        text={"format": body.text.format or {"type": "text"}},
+        reasoning=body.reasoning,
+        tools=[{"strict": None, "parameters": None} | tool for tool in body.tools if tool.get("type") == "function"],
+        tool_choice=body.tool_choice,
+        parallel_tool_calls=body.parallel_tool_calls,
+        truncation=body.truncation,
+        metadata=body.metadata,
+        store=body.store,
+        background=body.background,
+    )
+
+
+def _stored(request: Request) -> StoredResponse:
+    return _store_of(request).get(tenant_salt(request, ""), request.path_params["response_id"])
+
+
+def _store_of(request: Request) -> ResponseStore:
+    store: ResponseStore = request.app.state.response_store
+    return store
