@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from octavo.config import EngineConfig
     from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
+    from octavo.engine.beam_search import BeamSearchParams
     from octavo.llm import LLM
 
     __version__: str
 
-__all__ = ["LLM", "EngineConfig", "SamplingParams", "StructuredOutputsParams", "__version__"]
+__all__ = ["LLM", "BeamSearchParams", "EngineConfig", "SamplingParams", "StructuredOutputsParams", "__version__"]
 
 _MODULE_BY_NAME = {
+    "BeamSearchParams": "octavo.engine.beam_search",
     "EngineConfig": "octavo.config",
     "LLM": "octavo.llm",
     "SamplingParams": "octavo.core.sampling_params",

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 BLOCK_SIZE = 16  # tokens a KV block holds
+SCORED_PIECE_TOKENS = 32  # of a prompt whose log-probabilities are wanted, run at once: each has a row of logits
 
 
 @dataclass(frozen=True, slots=True)

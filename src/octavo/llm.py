@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.engine.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from octavo.engine.build import build_engine
 from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.output_processor import OutputProcessor
@@ -52,7 +54,7 @@ class LLM:
             self.engine.limits,
             vocab_size=self.engine.vocab_size,
             max_logprobs=config.max_logprobs,
-            eos_token_ids=checkpoint.eos_token_ids,
+            eos_token_ids=self.engine.eos_token_ids,
             seed=seed,
         )
         self._output_processor = OutputProcessor(self._tokenizer)
@@ -103,6 +105,29 @@ class LLM:
             token_ids = self._tokenizer.encode(text, add_special_tokens=False)
             prompts.append({"prompt": text, "prompt_token_ids": token_ids})
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+
+    def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
+        """The most likely continuations of each prompt, all searched together.
+
+        Raises ParameterError or RequestRejected before anything is run.
+        """
+        prompt_ids = [self._input_processor.token_ids(prompt) for prompt in _prompt_list(prompts)]
+        for token_ids in prompt_ids:
+            self.engine.limits.check(len(token_ids), params.max_tokens)
+        searches = [BeamSearch(token_ids, params, self.engine.eos_token_ids) for token_ids in prompt_ids]
+        step = SamplingParams(
+            max_tokens=1, logprobs=2 * params.beam_width, temperature=params.temperature, detokenize=False
+        )
+        for _ in range(params.max_tokens):
+            going = [search for search in searches if search.can_go_on(self.engine.limits.max_model_len)]
+            if not going:
+                break
+            outputs = iter(
+                self.generate([beam.tokens for search in going for beam in search.beams], step, use_tqdm=False)
+            )
+            for search in going:
+                search.extend(list(islice(outputs, len(search.beams))))
+        return [search.output(self._tokenizer) for search in searches]
 
     def get_default_sampling_params(self) -> SamplingParams:
         """What the model's makers recommend, where its generation_config.json (or GGUF metadata) says something."""

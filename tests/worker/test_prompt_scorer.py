@@ -82,7 +82,7 @@ def test_chunks_add_up(chunks):
 
 
 def test_a_piece_holds_so_many_tokens_and_no_more(monkeypatch):
-    monkeypatch.setattr(prompt_scorer, "MAX_PIECE_TOKENS", 3)
+    monkeypatch.setattr(prompt_scorer, "SCORED_PIECE_TOKENS", 3)
     runner = make_runner(model := ScoringStep())
     rows = (scored_row(0, tuple(range(10, 18))), scored_row(1, (20,)), scored_row(2, (40, 41, 42)))
     output = runner.run(

@@ -37,6 +37,7 @@ class BuiltEngine:
     limits: AdmissionLimits
     memory: MemoryPlan
     vocab_size: int  # token ids that exist: the model's logits may be wider than the tokenizer, by padding
+    eos_token_ids: tuple[int, ...]  # any of them ends an answer
     sampling_defaults: SamplingDefaults  # for the parameters that a request leaves open
 
 
@@ -68,7 +69,7 @@ def build_engine(
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
     scheduler = _make_scheduler(config, memory)
     core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic)
-    return BuiltEngine(core, config, scheduler.limits, memory, vocab_size, sampling_defaults)
+    return BuiltEngine(core, config, scheduler.limits, memory, vocab_size, checkpoint.eos_token_ids, sampling_defaults)
 
 
 def _make_backend(config: EngineConfig, num_threads: int) -> Backend:

@@ -82,7 +82,7 @@ class CoreProcess:
                 config=built.config,
                 memory=built.memory,
                 vocab_size=built.vocab_size,
-                eos_token_ids=checkpoint.eos_token_ids,
+                eos_token_ids=built.eos_token_ids,
                 sampling_defaults=built.sampling_defaults,
             )
         )

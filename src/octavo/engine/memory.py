@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from octavo.config import BLOCK_SIZE, ModelConfig
-from octavo.worker.prompt_scorer import MAX_PIECE_TOKENS
+from octavo.config import BLOCK_SIZE, SCORED_PIECE_TOKENS, ModelConfig
 
 DEFAULT_UTILIZATION = 0.9
 DEFAULT_KV_BYTES = 1 << 30  # unless told otherwise: a fast start, and a machine that stays usable
@@ -122,7 +121,7 @@ def step_activation_bytes(model: ModelConfig, *, max_num_batched_tokens: int, ma
     """
     attention = (2 * model.num_heads + 2 * model.num_kv_heads) * model.head_dim
     per_token = 3 * model.hidden_size + attention + 3 * model.intermediate_size
-    num_logits_rows = min(max(max_num_seqs, MAX_PIECE_TOKENS), max_num_batched_tokens)
+    num_logits_rows = min(max(max_num_seqs, SCORED_PIECE_TOKENS), max_num_batched_tokens)
     return FLOAT32_BYTES * (max_num_batched_tokens * per_token + num_logits_rows * model.vocab_size)
 
 

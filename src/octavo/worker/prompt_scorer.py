@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from octavo.backends.ops import Int32Array, Step
+from octavo.config import SCORED_PIECE_TOKENS
 from octavo.core.messages import SampledRow, ScheduledRow, SchedulerOutput, TokenLogprobs
 from octavo.worker.input_batch import build_scoring_batch, build_step_batch
 from octavo.worker.request_table import RequestTable
 from octavo.worker.token_logprobs import token_logprobs
-
-MAX_PIECE_TOKENS = 32  # run at once: each has a row of logits, as wide as the vocabulary
 
 
 class PromptScorer:
@@ -81,9 +80,9 @@ class PromptScorer:
 
 
 def _pieces(entries: Iterable[ScheduledRow]) -> Iterator[Sequence[ScheduledRow]]:
-    """The same tokens in the same order, at most MAX_PIECE_TOKENS at a time."""
+    """The same tokens in the same order, at most SCORED_PIECE_TOKENS at a time."""
     piece: list[ScheduledRow] = []
-    num_free = MAX_PIECE_TOKENS
+    num_free = SCORED_PIECE_TOKENS
     for entry in entries:
         start, end = entry.num_computed_tokens, entry.num_computed_tokens + entry.num_scheduled_tokens
         while start < end:
@@ -93,6 +92,6 @@ def _pieces(entries: Iterable[ScheduledRow]) -> Iterator[Sequence[ScheduledRow]]
             num_free -= num_tokens
             if num_free == 0:
                 yield piece
-                piece, num_free = [], MAX_PIECE_TOKENS
+                piece, num_free = [], SCORED_PIECE_TOKENS
     if piece:
         yield piece
