@@ -107,17 +107,26 @@ CHAT_ERRORS: list[tuple[str, Any, str | None, str]] = [  # field, value, param, 
     ("guided_regex", "a+", "guided_regex", "unsupported_parameter"),
     ("guided_choice", ["a"], "guided_choice", "unsupported_parameter"),
     ("guided_grammar", "root ::= 'a'", "guided_grammar", "unsupported_parameter"),
-    ("tools", [{"type": "function", "function": {"name": "f"}}], "tools", "unsupported_parameter"),
-    ("tool_choice", "auto", "tool_choice", "unsupported_parameter"),
-    ("tool_choice", "required", "tool_choice", "unsupported_parameter"),
-    ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool_choice", "unsupported_parameter"),
+    ("tools", [{"type": "web_search"}], "tools[0].type", "invalid_value"),
+    ("tools", [{"type": "function", "function": {"name": "a b"}}], "tools[0].function.name", "invalid_value"),
+    ("tools", [{"type": "function", "function": {}}], "tools[0].function.name", "invalid_value"),
+    ("tools", [{"type": "function"}], "tools[0].function", "invalid_value"),
+    ("tools", {}, "tools", "invalid_value"),
+    ("tool_choice", "any", "tool_choice", "invalid_value"),
+    ("tool_choice", "required", "tool_choice", "invalid_value"),  # without tools
+    ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool_choice", "invalid_value"),
+    ("tool_choice", {"type": "function"}, "tool_choice", "invalid_value"),
+    ("tool_choice", {"type": "allowed_tools", "mode": "auto", "tools": [{}]}, "tool_choice", "invalid_value"),
+    ("parallel_tool_calls", "no", "parallel_tool_calls", "invalid_value"),
+    ("chat_template", "{{ 1 }}", "chat_template", "unsupported_parameter"),
+    ("chat_template_kwargs", {"chat_template": "{{ 1 }}"}, "chat_template_kwargs", "invalid_value"),
+    ("chat_template_kwargs", {"self": 1}, "chat_template_kwargs", "invalid_value"),
     ("prompt_logprobs", 21, "prompt_logprobs", "invalid_value"),
     ("prompt_logprobs", "1", "prompt_logprobs", "invalid_value"),
     ("truncate_prompt_tokens", 0, "truncate_prompt_tokens", "invalid_value"),
     ("truncate_prompt_tokens", -2, "truncate_prompt_tokens", "invalid_value"),
     ("return_token_ids", 1, "return_token_ids", "invalid_value"),
     ("use_beam_search", True, "use_beam_search", "unsupported_parameter"),
-    ("continue_final_message", True, "continue_final_message", "unsupported_parameter"),
 ]
 
 
@@ -234,7 +243,7 @@ async def test_too_large_a_body_is_refused_by_its_size(client, core):
 
 
 async def test_a_huge_wrong_value_makes_a_small_error(client):
-    for body in ({"prompt": "Hi", "model": "m" * 10**6}, {"prompt": "Hi", "tools": ["t" * 10**6]}):
+    for body in ({"prompt": "Hi", "model": "m" * 10**6}, {"prompt": "Hi", "prompt_embeds": ["t" * 10**6]}):
         response = await client.post(COMPLETIONS, json=body)
         error_of(response)
         assert len(response.content) < 3000

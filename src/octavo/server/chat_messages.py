@@ -10,14 +10,19 @@ import msgspec
 from octavo.server.chat_protocol import ChatMessage
 from octavo.server.errors import invalid
 
-RESERVED_VARIABLES = ("messages", "tools", "add_generation_prompt")
+RESERVED_VARIABLES = (
+    *("messages", "tools", "documents", "chat_template", "add_generation_prompt", "continue_final_message"),
+    *("tokenize", "self"),
+)
 
 
 def template_variables(variables: dict[str, Any]) -> dict[str, Any]:
     """The client's variables for the template. Raises the error for one that is a field of the request."""
     for name in RESERVED_VARIABLES:
         if name in variables:
-            raise invalid("chat_template_kwargs", f"chat_template_kwargs holds {name}, which is a field of the request")
+            raise invalid(
+                "chat_template_kwargs", f"chat_template_kwargs holds {name}, which is no variable of the template"
+            )
     return variables
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from octavo.server.openai import GenerationFields, PromptLogprobs, Usage
+from octavo.server.tools import Tool
 
 
 class ContentPart(msgspec.Struct, frozen=True):
@@ -36,7 +37,14 @@ class ChatCompletionRequest(GenerationFields, frozen=True, kw_only=True):
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
-    add_generation_prompt: bool = True
+    tools: list[Tool] = msgspec.field(default_factory=list)
+    tool_choice: str | dict[str, Any] | None = None  # none, auto, required, or which function
+    parallel_tool_calls: bool = True
+    include_reasoning: bool = True
+    reasoning_effort: str | None = None  # for templates that read it; none: no reasoning
+    add_generation_prompt: bool | None = None  # unless told, true but for continue_final_message
+    continue_final_message: bool = False
+    chat_template: str | None = None
     add_special_tokens: bool = False  # writing them is the template's business
     chat_template_kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -65,12 +73,30 @@ class ChatLogprobs(msgspec.Struct, frozen=True):
     refusal: None = None
 
 
-class AnswerMessage(msgspec.Struct, frozen=True):
-    """The generated turn."""
+class FunctionCall(msgspec.Struct, frozen=True):
+    """A function and the JSON of its arguments."""
 
-    content: str
+    name: str
+    arguments: str
+
+
+class ChatToolCall(msgspec.Struct, frozen=True):
+    """A call that the client is asked to make."""
+
+    id: str
+    function: FunctionCall
+    type: str = "function"
+
+
+class AnswerMessage(msgspec.Struct, frozen=True):
+    """The generated turn. The reasoning goes by two names, since clients know the one or the other."""
+
+    content: str | None
     role: str = "assistant"
     refusal: None = None
+    tool_calls: list[ChatToolCall] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True):
@@ -96,11 +122,30 @@ class ChatCompletion(msgspec.Struct, frozen=True, tag_field="object", tag="chat.
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
+class FunctionDelta(msgspec.Struct, frozen=True):
+    """What is new in a call."""
+
+    arguments: str
+    name: str | UnsetType = UNSET
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """A call's part of a delta. Id, type and name come once."""
+
+    index: int
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+
+
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is new in a choice. `role` comes once: the client appends strings to what it has."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
 
 
 class ChatChunkChoice(msgspec.Struct, frozen=True):

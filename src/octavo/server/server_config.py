@@ -21,6 +21,7 @@ class ServerConfig:
     shutdown_timeout_s: float = 30.0
     tool_call_parser: str = AUTO  # how the model writes tool calls: a name of TOOL_FORMATS
     reasoning_parser: str = AUTO  # and how it writes reasoning: a name of REASONING_FORMATS
+    trust_request_chat_template: bool = False  # whether requests may bring a template of their own
 
     def __post_init__(self) -> None:
         if not all(self.api_keys):

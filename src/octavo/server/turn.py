@@ -33,7 +33,9 @@ class TurnRequest:
     tools: Sequence[Tool] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     add_generation_prompt: bool = True
+    continue_final_message: bool = False  # instead of a new turn
     add_special_tokens: bool = False
+    chat_template: str | None = None  # instead of the model's
     template_variables: Mapping[str, Any] = field(default_factory=dict)
     priority: int = 0
     cache_salt: str = ""
@@ -125,7 +127,12 @@ async def render_turn(serving: Serving, request: TurnRequest) -> PromptDict:
         messages,
         add_generation_prompt=request.add_generation_prompt,
         add_special_tokens=request.add_special_tokens,
-        variables={**request.template_variables, "tools": described},
+        variables={
+            **request.template_variables,
+            "tools": described,
+            "continue_final_message": request.continue_final_message,
+            "chat_template": request.chat_template,
+        },
     )
 
 
