@@ -49,6 +49,15 @@ class ServeOptions(EngineOptions):
     metrics_prefix: Annotated[
         str, typer.Option(help="Before the names at /metrics; vllm: for what expects vLLM's.")
     ] = "octavo:"
+    tool_call_parser: Annotated[
+        str, typer.Option(help="How the model writes tool calls: hermes, llama3_json, mistral, mistral_plain, or auto.")
+    ] = "auto"
+    reasoning_parser: Annotated[
+        str, typer.Option(help="How the model writes its reasoning: qwen3, deepseek_r1, mistral, or auto.")
+    ] = "auto"
+    trust_request_chat_template: Annotated[
+        bool, typer.Option("--trust-request-chat-template", help="Let requests bring a chat template of their own.")
+    ] = False
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
     ] = 30.0
@@ -66,6 +75,9 @@ class ServeOptions(EngineOptions):
                 ssl_certfile=self.ssl_certfile,
                 ssl_keyfile=self.ssl_keyfile,
                 shutdown_timeout_s=self.shutdown_timeout,
+                tool_call_parser=self.tool_call_parser,
+                reasoning_parser=self.reasoning_parser,
+                trust_request_chat_template=self.trust_request_chat_template,
             )
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
