@@ -18,6 +18,7 @@ BODIES: dict[str, dict[str, Any]] = {  # the least that each endpoint takes
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
     "/v1/completions": {"prompt": "Hi"},
     "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
 }
 VALUES: tuple[Any, ...] = (
     None,

@@ -34,6 +34,7 @@ TEXT: Schema = {"minLength": 1}
 # What SamplingParams checks of lists: how many items, and of which kind.
 LISTS: dict[str, Schema] = {
     "stop": {"maxItems": MAX_STOP_STRINGS, "items": TEXT},
+    "stop_sequences": {"maxItems": MAX_STOP_STRINGS, "items": TEXT},
     "bad_words": {"maxItems": MAX_BAD_WORDS, "items": TEXT},
     "stop_token_ids": {"maxItems": MAX_STOP_TOKEN_IDS, "items": TOKEN_ID},
     "allowed_token_ids": {"minItems": 1, "maxItems": MAX_ALLOWED_TOKEN_IDS, "items": TOKEN_ID},

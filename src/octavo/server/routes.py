@@ -8,7 +8,17 @@ from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, Cha
 from octavo.server.completion_protocol import Completion, CompletionRequest
 from octavo.server.completions import create_completion
 from octavo.server.endpoint import Endpoint
+from octavo.server.errors import AnthropicErrorEnvelope
 from octavo.server.health import Version, get_health, get_load, get_metrics, get_root, get_version
+from octavo.server.messages import count_tokens, create_message
+from octavo.server.messages_protocol import (
+    MESSAGES_NEUTRAL_VALUES,
+    CountTokensRequest,
+    Message,
+    MessageEvent,
+    MessagesRequest,
+    TokenCount,
+)
 from octavo.server.models import list_models, retrieve_model
 from octavo.server.openai import Model, ModelList
 from octavo.server.openapi import get_docs, get_openapi
@@ -58,6 +68,22 @@ ENDPOINTS = (
     Endpoint(path="/v1/responses/{response_id}", handle=get_response, answer=Response),
     Endpoint(path="/v1/responses/{response_id}", verb="DELETE", handle=delete_response, answer=ResponseDeleted),
     Endpoint(path="/v1/responses/{response_id}/cancel", verb="POST", handle=cancel_response, answer=Response),
+    Endpoint(
+        path="/v1/messages",
+        handle=create_message,
+        body=MessagesRequest,
+        neutral_values=MESSAGES_NEUTRAL_VALUES,
+        answer=Message,
+        event=MessageEvent,
+        error=AnthropicErrorEnvelope,
+    ),
+    Endpoint(
+        path="/v1/messages/count_tokens",
+        handle=count_tokens,
+        body=CountTokensRequest,
+        answer=TokenCount,
+        error=AnthropicErrorEnvelope,
+    ),
     Endpoint(path="/v1/models", handle=list_models, answer=ModelList),
     Endpoint(path="/v1/models/{model_id:path}", handle=retrieve_model, answer=Model),
     Endpoint(path="/tokenize", handle=tokenize, body=TokenizeRequest, answer=Tokens),

@@ -1,0 +1,149 @@
+"""POST /v1/messages and POST /v1/messages/count_tokens: Anthropic's API."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from octavo.core.sampling_params import SamplingParams
+from octavo.server.answer import json_response
+from octavo.server.api_keys import tenant_salt
+from octavo.server.chat_messages import template_messages
+from octavo.server.chat_protocol import ChatMessage
+from octavo.server.errors import invalid
+from octavo.server.message_writer import MessageWriter, message_usage
+from octavo.server.messages_protocol import (
+    CountTokensRequest,
+    InputMessage,
+    Message,
+    MessagesRequest,
+    TextBlock,
+    ThinkingBlock,
+    TokenCount,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from octavo.server.openai import GenerationFields
+from octavo.server.parameters import sampling_params
+from octavo.server.request_body import convert
+from octavo.server.serving import serving_of
+from octavo.server.sse import EventStream
+from octavo.server.tools import Tool, read_tool_choice
+from octavo.server.turn import TurnRequest, open_turn, render_turn
+
+
+async def create_message(request: Request, body: MessagesRequest) -> Response | EventStream:
+    """Continue a conversation by one turn, in the form of Anthropic's API."""
+    serving = serving_of(request)
+    model = serving.model_name(body.model)
+    fields = GenerationFields(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        stop=body.stop_sequences,
+        stream=body.stream,
+    )
+    params = sampling_params(fields, serving.engine.ready, max_tokens=body.max_tokens, logprobs=None)
+    turn = await open_turn(serving, _turn_request(body, params, tenant_salt(request, "")))
+    message = Message(id=f"msg_{uuid4().hex}", model=model, content=[], usage=message_usage(turn.usage))
+    writer = MessageWriter(message, turn, request.state.request_id)
+    if body.stream:
+        return EventStream(writer.events(), turn.close, name_of=lambda event: getattr(event, "type", "error"))
+    return json_response(await writer.write())
+
+
+async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
+    """How many tokens the prompt of a message has."""
+    serving = serving_of(request)
+    serving.model_name(body.model)
+    prompt = await render_turn(serving, _turn_request(body, SamplingParams(), ""))
+    return json_response(TokenCount(len(await serving.engine.tokenize(prompt))))
+
+
+def _turn_request(body: CountTokensRequest, params: SamplingParams, cache_salt: str) -> TurnRequest:
+    tools = _function_tools(body.tools)
+    choice = body.tool_choice
+    named = {"type": "function", "name": choice.name}
+    value = {"auto": "auto", "any": "required", "tool": named, "none": "none"}[choice.type]
+    return TurnRequest(
+        messages=template_messages(msgspec.convert(_chat_messages(body), list[ChatMessage])),
+        params=params,
+        tools=tools,
+        tool_choice=read_tool_choice(value, tools, is_parallel=not choice.disable_parallel_tool_use),
+        template_variables={"enable_thinking": body.thinking.type != "disabled"},
+        cache_salt=cache_salt,
+    )
+
+
+def _function_tools(tools: list[dict[str, Any]]) -> list[Tool]:
+    """The client's own tools. Those with a type are Anthropic's, which clients can do without: they are left out."""
+    functions = [
+        {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool.get("input_schema")}
+        for tool in tools
+        if tool.get("type", "custom") == "custom"
+    ]
+    return convert({"tools": [{"type": "function", "function": function} for function in functions]}, _Tools).tools
+
+
+class _Tools(msgspec.Struct, frozen=True):
+    tools: list[Tool]
+
+
+def _chat_messages(body: CountTokensRequest) -> list[dict[str, Any]]:
+    """The conversation in the chat form."""
+    messages: list[dict[str, Any]] = []
+    if body.system:
+        messages.append({"role": "system", "content": _text(body.system)})
+    for i, message in enumerate(body.messages):
+        messages += _of_user(message, i) if message.role == "user" else [_of_assistant(message, i)]
+    return messages
+
+
+def _of_user(message: InputMessage, i: int) -> list[dict[str, Any]]:
+    """What the user says and, each in a message of its own, what came of calls."""
+    if isinstance(message.content, str):
+        return [{"role": "user", "content": message.content}]
+    messages: list[dict[str, Any]] = []
+    said: list[TextBlock] = []
+    for j, block in enumerate(message.content):
+        match block:
+            case TextBlock():
+                said.append(block)
+            case ToolResultBlock(call_id, content):
+                messages.append({"role": "tool", "tool_call_id": call_id, "content": _text(content or "")})
+            case _:
+                raise _misplaced(i, j, "user")
+    return [*messages, {"role": "user", "content": _text(said)}] if said or not messages else messages
+
+
+def _of_assistant(message: InputMessage, i: int) -> dict[str, Any]:
+    if isinstance(message.content, str):
+        return {"role": "assistant", "content": message.content}
+    said: list[TextBlock] = []
+    thoughts, calls = "", []
+    for j, block in enumerate(message.content):
+        match block:
+            case TextBlock():
+                said.append(block)
+            case ThinkingBlock(thinking):
+                thoughts += thinking
+            case ToolUseBlock(call_id, name, arguments):
+                function = {"name": name, "arguments": arguments}
+                calls.append({"id": call_id, "type": "function", "function": function})
+            case ToolResultBlock():
+                raise _misplaced(i, j, "assistant")
+    filled = {"reasoning": thoughts, "tool_calls": calls}
+    return {"role": "assistant", "content": _text(said)} | {name: value for name, value in filled.items() if value}
+
+
+def _text(content: str | list[TextBlock]) -> str | list[dict[str, str]]:
+    return content if isinstance(content, str) else [{"type": "text", "text": block.text} for block in content]
+
+
+def _misplaced(i: int, j: int, role: str) -> Exception:
+    path = f"messages[{i}].content[{j}]"
+    return invalid(path, f"{path} has a type that a message of the {role} cannot have")
