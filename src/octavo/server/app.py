@@ -65,7 +65,7 @@ async def _answer_no_route(request: Request, error: Exception) -> Response:
     """404 and 405, which the router raises."""
     assert isinstance(error, HTTPException)
     code = error.detail.lower().replace(" ", "_")
-    paths = ", ".join(sorted(endpoint.path for endpoint in ENDPOINTS))
+    paths = ", ".join(sorted({endpoint.path for endpoint in ENDPOINTS}))
     message = f"{request.method} {request.scope['path']}: {error.detail}; served here, with or without /v1: {paths}"
     response = error_response(request.scope, ApiError(error.status_code, code, message))
     response.headers.update(error.headers or {})  # Allow
