@@ -300,20 +300,18 @@ SCHEDULER = [
         "request.max_total_tokens - request.num_tokens",
         "one draft too many",
     ),
-    PlantedBug("scheduler.py", "if index is None or i == index", "if True", "an abort of one choice ends all"),
+    PlantedBug("scheduler.py", "if index in (None, request.index)", "if True", "an abort of one choice ends all"),
     PlantedBug(
         "scheduler.py",
         "is not RequestStatus.FORKING:\n            self.waiting",
         "is RequestStatus.WAITING:\n            self.waiting",
         "an aborted preempted request stays queued",
     ),
-    PlantedBug(
-        "scheduler.py", "if sibling.status is RequestStatus.FORKING:", "if True:", "an aborted sibling comes back"
-    ),
+    PlantedBug("choices.py", "if sibling.status is RequestStatus.FORKING", "if True", "an aborted sibling comes back"),
     PlantedBug(
         "scheduler.py",
-        "request_id]\n        self._release_siblings(request)",
-        "request_id]",
+        "leave(request)\n        self._queue_siblings(request)",
+        "leave(request)",
         "siblings wait for ever for an aborted leader",
     ),
     PlantedBug(
@@ -322,6 +320,16 @@ SCHEDULER = [
     PlantedBug("scheduler.py", "self.kv.free(request)", "pass", "blocks are not released"),
     PlantedBug("scheduler.py", "source.priority if self.has_priorities else 0", "0", "priorities are ignored"),
     PlantedBug("scheduler.py", "if request.draft_token_ids:", "if False:", "a guess preempts somebody"),
+    PlantedBug("deadlines.py", "if not is_of_queue or ", "if ", "who has begun outlives every deadline"),
+    PlantedBug(
+        "deadlines.py", "self._queued_ids.discard(request_id)\n\n", "pass\n\n", "the queue's deadline ends runners"
+    ),
+    PlantedBug("scheduler.py", "self._deadlines.add(source)", "pass", "deadlines are never met"),
+    PlantedBug("deadlines.py", "<= now_s", "<= now_s + 1", "requests expire before their time"),
+    PlantedBug("fair_queue.py", "self._num_waiting -= 1", "pass", "a fair queue is never empty"),
+    PlantedBug(
+        "fair_queue.py", "del self._queue_by_tenant[request.tenant]", "pass", "a tenant with nothing to do waits"
+    ),
 ]
 
 ROW_MAP = [

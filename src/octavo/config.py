@@ -71,7 +71,7 @@ class EngineConfig:
     gpu_memory_utilization: float | None = None  # share of the device's memory (on a CPU: of the machine's) to use
     kv_cache_memory_bytes: int | None = None  # KV cache size; overrides gpu_memory_utilization
     enable_prefix_caching: bool = True
-    scheduling_policy: str = "fcfs"  # "fcfs" or "priority" (smaller value first)
+    scheduling_policy: str = "fcfs"  # "fcfs", "priority" (smaller value first) or "fair" (tenants take turns)
     max_logprobs: int = 20  # most log-probabilities a request may ask for at each token; -1: the whole vocabulary
     generation_config: str = "auto"  # where sampling defaults come from: "auto": the checkpoint; "vllm": SamplingParams
     num_threads: int | None = None  # kernel threads; default: the CPUs this process may use
@@ -85,8 +85,8 @@ class EngineConfig:
         share = self.gpu_memory_utilization
         if share is not None and not 0.0 < share <= 1.0:
             raise ValueError(f"gpu_memory_utilization is {share}; it must be above 0 and at most 1")
-        if self.scheduling_policy not in ("fcfs", "priority"):
-            raise ValueError(f"scheduling_policy is {self.scheduling_policy!r}; choose 'fcfs' or 'priority'")
+        if self.scheduling_policy not in ("fcfs", "priority", "fair"):
+            raise ValueError(f"scheduling_policy is {self.scheduling_policy!r}; choose 'fcfs', 'priority' or 'fair'")
         if self.backend not in ("native", "reference"):
             raise ValueError(f"backend is {self.backend!r}; choose 'native' or 'reference'")
         if self.max_logprobs < -1:

@@ -32,7 +32,7 @@ def names(scheduler: Scheduler) -> list[str]:
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="policy is 'lifo'; choose one of fcfs, priority"):
+    with pytest.raises(ValueError, match="policy is 'lifo'; choose one of fcfs, priority, fair"):
         make_scheduler(policy="lifo")
 
 

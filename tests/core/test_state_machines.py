@@ -163,7 +163,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_num_batched_tokens=st.integers(1, 8),
         max_num_seqs=st.integers(1, 4),
         enable_prefix_caching=st.booleans(),
-        policy=st.sampled_from(["fcfs", "priority"]),
+        policy=st.sampled_from(["fcfs", "priority", "fair"]),
     )
     def start(self, **sizes):
         self.engine = CheckedEngine(EngineSettings(block_size=2, max_model_len=14, **sizes), vocab_size=5)

@@ -36,7 +36,9 @@ class EngineOptions:
         bool,
         typer.Option("--enable-prefix-caching/--no-enable-prefix-caching", help="Reuse the KV of shared prefixes."),
     ] = True
-    scheduling_policy: Annotated[str, typer.Option(help="fcfs, or priority: smaller values first.")] = "fcfs"
+    scheduling_policy: Annotated[
+        str, typer.Option(help="fcfs; priority: smaller values first; fair: those of different users take turns.")
+    ] = "fcfs"
     backend: Annotated[str, typer.Option(help="native, or reference: slow and obviously right.")] = "native"
     dtype: Annotated[
         str, typer.Option(help="What weights become: float32, bfloat16, or auto: what is nearest to their file.")

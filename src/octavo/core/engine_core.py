@@ -44,6 +44,7 @@ class EngineCore:
         """Schedule, execute, update."""
         started_s = self._clock()
         outputs, self._aborted = self._aborted, []
+        outputs += self.scheduler.expire(started_s)
         scheduled = self.scheduler.schedule(started_s)
         if scheduled.scheduled:
             handle = self._executor.execute(scheduled)

@@ -25,7 +25,10 @@ class EngineRequest:
     ] = ()  # sampling_params.bad_words: the last id of each may not follow
     priority: int = 0  # smaller runs first, under the priority policy
     cache_salt: str = ""  # requests share cached prefixes only with requests of the same salt
-    arrival_s: float = 0.0  # on the core's clock
+    tenant: str = ""  # whose request it is: under the fair policy, tenants take turns
+    arrival_s: float = 0.0  # on the core's clock, like the two below
+    queue_deadline_s: float | None = None  # when it ends unless it has got a row by then
+    deadline_s: float | None = None  # when it ends in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class RequestOutput:
     index: int  # which of the n choices
     new_token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
-    finish_reason: str | None = None  # "stop", "length", "abort" or "error"; None: more will come
+    finish_reason: str | None = None  # "stop", "length", "abort", "timeout" or "error"; None: more will come
     stop_reason: int | None = None  # the token id that ended it, unless that was the end of sequence
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache at first admission
     error: str | None = None

@@ -47,11 +47,12 @@ class Request:
         "queue_key",
         "request_id",
         "row",
-        "scheduled_s",
         "sampling_params",
+        "scheduled_s",
         "seed",
         "siblings",
         "status",
+        "tenant",
         "token_ids",
     )
 
@@ -64,6 +65,7 @@ class Request:
         self.seed = (source.seed + index) % 2**SEED_BITS
         self.bad_word_token_ids = source.bad_word_token_ids
         self.cache_salt = source.cache_salt
+        self.tenant = source.tenant
         self.token_ids = list(source.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.max_total_tokens = max_total_tokens

@@ -6,6 +6,9 @@ from bisect import insort
 from collections.abc import Iterator
 
 from octavo.core.admission import AdmissionLimits
+from octavo.core.choices import Choices
+from octavo.core.deadlines import Deadlines
+from octavo.core.fair_queue import FairQueue
 from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.messages import (
     EngineRequest,
@@ -22,7 +25,7 @@ from octavo.core.row_map import RowMap
 from octavo.core.waiting_queue import WaitingQueue
 
 MAX_PREEMPTIONS = 3  # after so many, a request is admitted only with the promise of all it can ever need
-POLICIES = ("fcfs", "priority")
+POLICIES = ("fcfs", "priority", "fair")
 
 
 class Scheduler:
@@ -48,12 +51,13 @@ class Scheduler:
         self.limits = AdmissionLimits(max_model_len, kv.pool.num_blocks, kv.block_size)
         self.max_num_batched_tokens = max_num_batched_tokens
         self.has_priorities = policy == "priority"
-        self.waiting = WaitingQueue()
+        self.waiting: WaitingQueue | FairQueue = FairQueue() if policy == "fair" else WaitingQueue()
         self.running: list[Request] = []
         self.num_preemptions = 0
         self.num_prefix_queries = 0
         self.num_prefix_hits = 0
-        self._choices_by_id: dict[str, dict[int, Request]] = {}
+        self._choices = Choices()
+        self._deadlines = Deadlines()
         self._rows = RowMap(max_num_seqs)
         self._num_arrivals = 0
         self._step_id = 0
@@ -61,39 +65,34 @@ class Scheduler:
     @property
     def has_unfinished(self) -> bool:
         """Whether any request has not ended."""
-        return bool(self._choices_by_id)
+        return bool(self._choices)
 
     def requests(self) -> Iterator[Request]:
-        """Iterate over all requests that have not ended."""
-        for choices in self._choices_by_id.values():
-            yield from choices.values()
+        """All requests that have not ended."""
+        return iter(self._choices)
 
     def add(self, source: EngineRequest) -> None:
         """Queue a request, or refuse it: raises RequestRejected, with the numbers, if it could never be served."""
         params = source.sampling_params
         num_prompt_tokens = len(source.prompt_token_ids)
         self.limits.check(num_prompt_tokens, params.max_tokens)
-        if source.request_id in self._choices_by_id:
-            raise ValueError(f"request_id {source.request_id!r} is in use; ids must be unique while a request lives")
         self._num_arrivals += 1
         priority = source.priority if self.has_priorities else 0
         max_total = self.limits.max_total_tokens(num_prompt_tokens, params.max_tokens)
-        choices = {i: Request(source, i, (priority, self._num_arrivals, i), max_total) for i in range(params.n)}
-        self._choices_by_id[source.request_id] = choices
-        leader, *siblings = choices.values()
-        for sibling in siblings:
-            sibling.status = RequestStatus.FORKING
-            sibling.fork_source = leader
-        leader.siblings = siblings
-        self.waiting.add(leader)
+        self.waiting.add(self._choices.enter(source, (priority, self._num_arrivals), max_total))
+        self._deadlines.add(source)
 
     def abort(self, request_id: str, index: int | None = None) -> list[RequestOutput]:
         """End one choice of a request, or all. Unknown or ended ones are ignored: their end may have crossed this."""
-        choices = self._choices_by_id.get(request_id, {})
-        doomed = [request for i, request in choices.items() if index is None or i == index]
-        for request in doomed[::-1]:  # siblings first, lest the leader's end sets them waiting
-            self._finish(request)
-        return [_last_output(request, "abort") for request in doomed]
+        doomed = [request for request in self._choices.of(request_id) if index in (None, request.index)]
+        return self._end_early(doomed, "abort")
+
+    def expire(self, now_s: float) -> list[RequestOutput]:
+        """End the requests whose deadline has come, wherever they stand."""
+        outputs = []
+        for request_id in self._deadlines.take_due(now_s):
+            outputs += self._end_early(self._choices.of(request_id), "timeout")
+        return outputs
 
     def schedule(self, now_s: float = 0.0) -> SchedulerOutput:
         """Decide one step, which begins at `now_s`."""
@@ -199,6 +198,8 @@ class Scheduler:
         self.num_prefix_hits += num_hit_tokens
         if request.num_cached_tokens is None:
             request.num_cached_tokens = num_hit_tokens
+            self._deadlines.leave_queue(request.request_id)
+            self.waiting.charge(request, num_prompt_tokens=request.num_tokens - num_hit_tokens)
         return True
 
     def _schedule_row(self, request: Request, num_tokens: int) -> ScheduledRow:
@@ -233,8 +234,9 @@ class Scheduler:
         num_drafts = max(0, request.max_total_tokens - request.num_tokens - 1)
         request.draft_token_ids = sampled.draft_token_ids[:num_drafts]
         num_new = request.num_tokens - num_before
+        self.waiting.charge(request, num_output_tokens=num_new)
         finish_reason, stop_reason = end or (None, None)
-        self._release_siblings(request)
+        self._queue_siblings(request)
         if end is not None:
             self._finish(request)
         return RequestOutput(
@@ -249,13 +251,15 @@ class Scheduler:
             scheduled_s=request.scheduled_s,
         )
 
-    def _release_siblings(self, request: Request) -> None:
+    def _end_early(self, doomed: list[Request], finish_reason: str) -> list[RequestOutput]:
+        for request in doomed[::-1]:  # siblings first, lest the leader's end sets them waiting
+            self._finish(request)
+        return [_last_output(request, finish_reason) for request in doomed]
+
+    def _queue_siblings(self, request: Request) -> None:
         """Let the choices that waited for this one's prompt join the queue."""
-        for sibling in request.siblings:
-            if sibling.status is RequestStatus.FORKING:
-                sibling.status = RequestStatus.WAITING
-                self.waiting.add(sibling)
-        request.siblings = []
+        for sibling in self._choices.take_siblings(request):
+            self.waiting.add(sibling)
 
     def _finish(self, request: Request) -> None:
         """Take a request out, wherever it stands."""
@@ -265,11 +269,8 @@ class Scheduler:
             self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
         request.num_computed_tokens = 0
-        choices = self._choices_by_id[request.request_id]
-        del choices[request.index]
-        if not choices:
-            del self._choices_by_id[request.request_id]
-        self._release_siblings(request)
+        self._choices.leave(request)
+        self._queue_siblings(request)
 
     def _leave_row(self, request: Request) -> None:
         """Take back the row and the blocks."""

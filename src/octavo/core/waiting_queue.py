@@ -29,6 +29,9 @@ class WaitingQueue:
             heappop(self._heap)
         return self._heap[0][1]
 
+    def charge(self, request: Request, *, num_prompt_tokens: int = 0, num_output_tokens: int = 0) -> None:
+        """Learn what a request was served. Here the order of the keys is all that counts."""
+
     def remove(self, request: Request) -> None:
         """Take a request out, wherever it stands."""
         del self._waiting[request.queue_key]

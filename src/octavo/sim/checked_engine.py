@@ -7,6 +7,7 @@ from collections.abc import Callable
 from octavo.core.admission import RequestRejected
 from octavo.core.engine_core import EngineCore, StepResult
 from octavo.core.messages import EngineRequest, SchedulerOutput
+from octavo.core.request import Request
 from octavo.core.scheduler import MAX_PREEMPTIONS
 from octavo.sim import invariants
 from octavo.sim.engine_settings import EngineSettings, WeakPrefixIndex
@@ -46,7 +47,7 @@ class CheckedEngine:
         self._inspector = Inspector(
             self.scheduler, ledger, max_drafts=max_drafts, has_collisions=settings.has_weak_hash
         )
-        self._engine = EngineCore(self.scheduler, self._inspector, clock=lambda: 0.0)
+        self._engine = EngineCore(self.scheduler, self._inspector, clock=lambda: float(self.num_steps))
 
     @property
     def last_scheduled(self) -> SchedulerOutput:
@@ -70,10 +71,13 @@ class CheckedEngine:
     def step(self) -> tuple[StepResult, list[Stream]]:
         """Run one step; return its result and the streams that it ended."""
         self.num_steps += 1
-        has_work = self.scheduler.has_unfinished
+        due = {(request.request_id, request.index) for request in self.scheduler.requests() if self._is_due(request)}
+        has_work = any((request.request_id, request.index) not in due for request in self.scheduler.requests())
         result = self._engine.step()
         invariants.require(not has_work or result.stats.num_tokens > 0, "nobody runs in step", self.num_steps)
         self._inspector.check_settled()
+        expired = {(end.request_id, end.index) for end in result.outputs if end.finish_reason == "timeout"}
+        invariants.require(expired == due, "expired:", expired, "and not", due)
         if self._listener is not None:
             self._listener(self.last_scheduled, result)
         return result, self.streams.take(result.outputs)
@@ -94,6 +98,18 @@ class CheckedEngine:
         self.streams.check_all_ended()
         invariants.check_drained(self.scheduler)
         self._count_totals()
+
+    def _is_due(self, request: Request) -> bool:
+        """Whether the request's time is over: all of it, or the time in which it should have got a row."""
+        source = self.streams.get(request.request_id, request.index).request
+        has_had_row = request.request_id in self._inspector.admitted_ids
+        if source.deadline_s is not None and source.deadline_s <= self.num_steps:
+            self.coverage[f"timeout {request.status.value}"] += 1
+            return True
+        if has_had_row or source.queue_deadline_s is None or source.queue_deadline_s > self.num_steps:
+            return False
+        self.coverage["timeout in the queue"] += 1
+        return True
 
     def _check_rejected(self, request: EngineRequest) -> None:
         """A refusal is right if the prompt leaves no room for an output, or the empty pool could not hold it all."""

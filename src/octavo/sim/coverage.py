@@ -37,9 +37,12 @@ REQUIRED_SHARE = {
     "prefix hit after a preemption": 0.15,
     "prefix hit in spite of collisions": 0.04,
     "prompt scored": 0.2,
-    "prompt scored anew": 0.01,
+    "prompt scored anew": 0.004,
     "row failed": 0.05,
     "rows freed and given away in one step": 0.3,
+    "timeout in the queue": 0.1,
+    "timeout running": 0.1,
+    "timeout waiting": 0.1,
     "whole prompt cached": 0.25,
 }
 

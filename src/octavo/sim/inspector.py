@@ -47,6 +47,7 @@ class Inspector:
     def __init__(self, scheduler: Scheduler, ledger: LedgerModel, *, max_drafts: int, has_collisions: bool) -> None:
         self.last_scheduled = SchedulerOutput(0, 0, ())
         self.coverage = ledger.coverage
+        self.admitted_ids: set[str] = set()  # of requests that have had a row
         self._scheduler = scheduler
         self._ledger = ledger
         self._max_drafts = max_drafts
@@ -100,6 +101,7 @@ class Inspector:
         request_by_row = {request.row: request for request in self._scheduler.running}
         for new_row in scheduled.new_rows:
             request = request_by_row[new_row.row]
+            self.admitted_ids.add(request.request_id)
             num_hit = request.num_computed_tokens
             is_partial = num_hit % self._ledger.block_size != 0
             is_fork = request.index > 0 and num_hit == request.num_tokens - 1 and request.num_preemptions == 0

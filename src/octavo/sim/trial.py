@@ -60,7 +60,7 @@ class Trial:
 
     def _add_arrivals(self) -> None:
         num_unfinished = sum(1 for _ in self.engine.scheduler.requests())
-        for request in self._workload.arrivals(num_unfinished):
+        for request in self._workload.arrivals(num_unfinished, self.engine.num_steps):
             try:
                 self.engine.add(request)
             except RequestRejected:

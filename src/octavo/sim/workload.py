@@ -29,6 +29,7 @@ class Scenario:
     arrival_rate: float  # requests a step
     abort_rate: float  # aborts a step
     score_rate: float  # requests that want the log-probabilities of their prompt
+    timeout_rate: float  # requests that have a deadline
     salts: tuple[str, ...]
 
 
@@ -47,7 +48,7 @@ def draw_scenario(random: Random) -> Scenario:
             max_num_seqs=16 if is_stormy else random.choice((1, 2, 3, 4, 6)),
             max_num_batched_tokens=budget,
             max_model_len=max(4, min(MAX_LENGTH, int(num_slots * random.uniform(0.5, 1.3)))),
-            policy=random.choice(("fcfs", "priority")),
+            policy=random.choice(("fcfs", "priority", "fair")),
             enable_prefix_caching=random.random() < 0.85,
             has_weak_hash=random.random() < 0.15,
         ),
@@ -60,6 +61,7 @@ def draw_scenario(random: Random) -> Scenario:
         arrival_rate=random.choice((0.2, 0.6, 1.0)),
         abort_rate=random.choice((0.0, 0.02, 0.1)),
         score_rate=random.choice((0.0, 0.1, 0.6)),
+        timeout_rate=random.choice((0.0, 0.1, 0.4)),
         salts=random.choice((("",), ("",), ("", "tenant"))),
     )
 
@@ -79,12 +81,12 @@ class Workload:
             self._texts.pop(self._random.randrange(1, len(self._texts)))
         self._texts.append(tuple(token_ids))
 
-    def arrivals(self, num_unfinished: int) -> Iterator[EngineRequest]:
+    def arrivals(self, num_unfinished: int, now_s: float) -> Iterator[EngineRequest]:
         """The requests of one step: a burst now and then, and none while too many are unfinished."""
         while (
             num_unfinished < self._scenario.max_unfinished and self._random.random() < self._scenario.arrival_rate / 2
         ):
-            request = self._request()
+            request = self._request(now_s)
             num_unfinished += request.sampling_params.n
             yield request
 
@@ -100,7 +102,7 @@ class Workload:
         index = request.index if self._random.random() < 0.5 else None
         return request.request_id, index, state
 
-    def _request(self) -> EngineRequest:
+    def _request(self, now_s: float) -> EngineRequest:
         random, scenario = self._random, self._scenario
         self._num_requests += 1
         prompt = self._prompt()
@@ -115,7 +117,15 @@ class Workload:
             eos_token_ids=eos_token_ids,
             priority=random.randrange(-1, 3),
             cache_salt=random.choice(scenario.salts),
+            tenant=random.choice(("a", "b", "c")),
+            queue_deadline_s=self._deadline(now_s),
+            deadline_s=self._deadline(now_s),
         )
+
+    def _deadline(self, now_s: float) -> float | None:
+        """A second is a step."""
+        is_wanted = self._random.random() < self._scenario.timeout_rate
+        return now_s + self._random.randint(1, 20) if is_wanted else None
 
     def _prompt(self) -> tuple[int, ...]:
         """A known text, whole or cut, and some new words; now and then longer than anything that fits."""
