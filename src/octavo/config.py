@@ -68,6 +68,7 @@ class EngineConfig:
     max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
     max_num_seqs: int = 64  # requests that run at once
     max_num_batched_tokens: int = 512  # tokens computed in one step, over all requests
+    target_itl_ms: float | None = None  # a step takes no longer while streams run, so far as shorter chunks can help
     gpu_memory_utilization: float | None = None  # share of the device's memory (on a CPU: of the machine's) to use
     kv_cache_memory_bytes: int | None = None  # KV cache size; overrides gpu_memory_utilization
     enable_prefix_caching: bool = True
@@ -82,6 +83,8 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
+        if self.target_itl_ms is not None and not self.target_itl_ms > 0:
+            raise ValueError(f"target_itl_ms is {self.target_itl_ms}; it must be above 0")
         share = self.gpu_memory_utilization
         if share is not None and not 0.0 < share <= 1.0:
             raise ValueError(f"gpu_memory_utilization is {share}; it must be above 0 and at most 1")

@@ -106,6 +106,6 @@ def test_an_engine_that_runs_in_circles_comes_to_the_bound(monkeypatch):
 
 
 def test_a_trial_wraps_whatever_breaks(monkeypatch):
-    monkeypatch.setattr(Scheduler, "schedule", lambda self, now_s: 1 / 0)
+    monkeypatch.setattr(Scheduler, "schedule", lambda self, now_s, budget: 1 / 0)
     with pytest.raises(TrialError, match="seed 11, step 1: ZeroDivisionError"):
         Trial(11, 10).run()

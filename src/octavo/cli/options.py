@@ -26,6 +26,10 @@ class EngineOptions:
     ] = None
     max_num_seqs: Annotated[int, typer.Option(help="Requests that run at once.")] = 64
     max_num_batched_tokens: Annotated[int, typer.Option(help="Tokens computed in one step, over all requests.")] = 512
+    target_itl_ms: Annotated[
+        float | None,
+        typer.Option(help="Cut prompts so that running streams get a token about this often, in milliseconds."),
+    ] = None
     gpu_memory_utilization: Annotated[
         float | None, typer.Option(help="Share of the device's memory (on a CPU: of the machine's) to use.")
     ] = None

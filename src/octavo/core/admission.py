@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 
 class RequestRejected(ValueError):  # noqa: N818  (a verdict, not a fault)
-    """A request that no amount of waiting could serve. `code` is the wire format's error code."""
+    """A request that no amount of waiting could serve. `code` is the wire format's error code, `param` a field's name."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.param = param
 
 
 @dataclass(frozen=True, slots=True)

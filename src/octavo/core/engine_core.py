@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from octavo.core.executor import Executor
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats
 from octavo.core.scheduler import Scheduler
+from octavo.core.step_budget import StepBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,17 @@ class StepResult:
 class EngineCore:
     """Scheduler and executor, one step after another."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: Executor,
+        clock: Callable[[], float],
+        step_budget: StepBudget | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self._executor = executor
         self._clock = clock
+        self._step_budget = step_budget
         self._aborted: list[RequestOutput] = []
 
     @property
@@ -45,12 +53,20 @@ class EngineCore:
         started_s = self._clock()
         outputs, self._aborted = self._aborted, []
         outputs += self.scheduler.expire(started_s)
-        scheduled = self.scheduler.schedule(started_s)
+        scheduled = self.scheduler.schedule(started_s, self._max_num_tokens())
         if scheduled.scheduled:
             handle = self._executor.execute(scheduled)
             outputs += self.scheduler.update(scheduled, handle.result())
-        stats = self.scheduler.stats(scheduled, self._clock() - started_s)
+        step_s = self._clock() - started_s
+        if self._step_budget and scheduled.scheduled:
+            self._step_budget.observe(scheduled.num_tokens, step_s)
+        stats = self.scheduler.stats(scheduled, step_s)
         return StepResult(tuple(outputs), stats)
+
+    def _max_num_tokens(self) -> int | None:
+        if self._step_budget is None:
+            return None
+        return self._step_budget.num_tokens(sum(1 for request in self.scheduler.running if request.num_output_tokens))
 
     def close(self) -> None:
         """Release the executor."""

@@ -94,11 +94,11 @@ class Scheduler:
             outputs += self._end_early(self._choices.of(request_id), "timeout")
         return outputs
 
-    def schedule(self, now_s: float = 0.0) -> SchedulerOutput:
-        """Decide one step, which begins at `now_s`."""
+    def schedule(self, now_s: float = 0.0, max_num_tokens: int | None = None) -> SchedulerOutput:
+        """Decide one step, which begins at `now_s`; `max_num_tokens` may narrow its budget, but not widen it."""
         rows: list[ScheduledRow] = []
         new_rows: list[NewRow] = []
-        budget = self.max_num_batched_tokens
+        budget = full_budget = min(self.max_num_batched_tokens, max_num_tokens or self.max_num_batched_tokens)
         num_preemptions = self.num_preemptions
         num_left = len(self.running)  # each of them gets a token before any gets a long chunk
         for request in list(self.running):
@@ -119,7 +119,7 @@ class Scheduler:
             num_tokens = self._num_tokens_to_run(request, budget)
             rows.append(self._schedule_row(request, num_tokens))
             budget -= num_tokens
-        return self._step(rows, new_rows, self.max_num_batched_tokens - budget)
+        return self._step(rows, new_rows, full_budget - budget)
 
     def update(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> list[RequestOutput]:
         """Take in what a step computed: count, append, finish, publish."""
