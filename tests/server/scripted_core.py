@@ -27,6 +27,7 @@ class ScriptedCore:
         self.sent: list[wire.FrontMessage] = []
         self.script: Script = says(TEXT)
         self.is_holding = False
+        self.max_model_len = MAX_MODEL_LEN
         self.sampling_defaults: dict[str, int | float] = {}
         self.max_logprobs = 20
         self.process_id = 0
