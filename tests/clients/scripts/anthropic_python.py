@@ -54,9 +54,10 @@ def tools() -> None:
 
 @step
 def count_tokens() -> None:
-    """As many as a message then takes."""
+    """As many as a message then takes, from the cache or not."""
     counted = client.messages.count_tokens(model=MODEL, messages=conversation).input_tokens
-    assert counted == client.messages.create(messages=conversation, **settings).usage.input_tokens
+    usage = client.messages.create(messages=conversation, **settings).usage
+    assert counted == usage.input_tokens + usage.cache_read_input_tokens, usage
 
 
 @step
