@@ -63,9 +63,9 @@ class ScriptedCore:
     def become_ready(self) -> None:
         self.say(
             wire.Ready(
-                limits=AdmissionLimits(MAX_MODEL_LEN, num_blocks=MAX_MODEL_LEN // 16, block_size=16),
+                limits=AdmissionLimits(self.max_model_len, num_blocks=self.max_model_len // 16, block_size=16),
                 config=replace(self.config, max_logprobs=self.max_logprobs).resolve(
-                    max_model_len=MAX_MODEL_LEN, kv_cache_dtype="float32", num_threads=1, served_model_name="tiny"
+                    max_model_len=self.max_model_len, kv_cache_dtype="float32", num_threads=1, served_model_name="tiny"
                 ),
                 memory=_memory_plan(),
                 vocab_size=NUM_TOKENS,
