@@ -71,6 +71,7 @@ golden: ## Write the golden files anew, with torch and transformers in an enviro
 	$(GOLDEN)/bin/python -m pip install -q '.[golden]'
 	$(GOLDEN)/bin/python -m tools.make_golden
 	$(GOLDEN)/bin/python -m tools.make_golden_tokens
+	$(GOLDEN)/bin/python -m tools.make_golden_chats
 
 format: setup ## Format the sources
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -41,8 +41,8 @@ def _template_message(message: ChatMessage, param: str) -> dict[str, Any]:
     if message.tool_calls:
         calls = enumerate(message.tool_calls)
         rendered["tool_calls"] = [_tool_call(call, f"{param}.tool_calls[{i}]") for i, call in calls]
-    # Templates ask `is defined`: what was not sent must not be there.
-    return {name: value for name, value in rendered.items() if value is not None}
+    # Templates ask `is defined`: what was not sent must not be there, nor calls that are none.
+    return {name: value for name, value in rendered.items() if value is not None and (value or name != "tool_calls")}
 
 
 def _check_content(message: ChatMessage, param: str) -> None:

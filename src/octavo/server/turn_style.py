@@ -41,7 +41,7 @@ class TurnStyle:
             self._tool_format = TOOL_FORMATS[tool_call_parser]
         else:
             self._tool_format = find_tool_format(template) if self._reads_tools else HERMES
-        self._reasoning = (
+        self.reasoning_format = (
             find_reasoning_format(template) if reasoning_parser == AUTO else REASONING_FORMATS[reasoning_parser]
         )
 
@@ -67,15 +67,15 @@ class TurnStyle:
 
     def opens_reasoning(self, prompt: str) -> bool:
         """Whether the prompt ends within the reasoning."""
-        return self._reasoning is not None and prompt.rstrip().endswith(self._reasoning.begin)
+        return self.reasoning_format is not None and prompt.rstrip().endswith(self.reasoning_format.begin)
 
     def params(
         self, params: SamplingParams, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool
     ) -> SamplingParams:
         """The parameters under which the model calls these tools as it was told to, and the parser sees its markers."""
         markers = self.tool_format.markers if tools else ()
-        if self._reasoning:
-            markers = (*markers, self._reasoning.begin, self._reasoning.end)
+        if self.reasoning_format:
+            markers = (*markers, self.reasoning_format.begin, self.reasoning_format.end)
         shows_special_tokens = any(self._special_id(marker) is not None for marker in markers)
         return replace(
             params,
@@ -87,7 +87,7 @@ class TurnStyle:
         """A parser of one choice."""
         return TurnParser(
             index,
-            reasoning_format=self._reasoning,
+            reasoning_format=self.reasoning_format,
             is_reasoning=is_reasoning,
             tool_format=self.tool_format if tools else None,
             tool_names=[tool.function.name for tool in tools],
@@ -96,9 +96,9 @@ class TurnStyle:
 
     def reasoning_counter(self, *, is_reasoning: bool) -> ReasoningCounter | None:
         """A counter of one choice's reasoning; None for a model that does not reason."""
-        if self._reasoning is None:
+        if self.reasoning_format is None:
             return None
-        return ReasoningCounter(self._reasoning, self._tokenizer, is_reasoning=is_reasoning)
+        return ReasoningCounter(self.reasoning_format, self._tokenizer, is_reasoning=is_reasoning)
 
     def _constraint(
         self, params: SamplingParams, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool
@@ -109,13 +109,13 @@ class TurnStyle:
             raise invalid("tool_choice", "tool_choice wants a call, but the request prescribes the text; ask for one")
         answer = None
         if structured is not None:
-            answer = structured_answer(structured) if self._reasoning else None
+            answer = structured_answer(structured) if self.reasoning_format else None
         elif is_required or any(tool.function.strict for tool in tools):
             functions = [tool.function for tool in tools]
             answer = called_answer(functions, choice, self.tool_format, self._special_id)
         if answer is None:
             return structured
-        grammar = turn_grammar(answer, self._reasoning, self._special_id, is_reasoning=is_reasoning)
+        grammar = turn_grammar(answer, self.reasoning_format, self._special_id, is_reasoning=is_reasoning)
         return StructuredOutputsParams(grammar=grammar)
 
     def _special_id(self, text: str) -> int | None:
