@@ -31,7 +31,7 @@ def run(app, engine, paths):
         lines = [item if isinstance(item, bytes) else json.dumps(item).encode() for item in requests]
         paths[0].write_bytes(b"\n".join(lines) + b"\n")
         batch = Batch(app, max_in_flight=max_in_flight, check_alive=engine.check_ready)
-        return await batch.run(*paths, mend_output(paths[1]))
+        return await batch.run(paths[0], paths[1], mend_output(paths[1]))
 
     return run
 

@@ -163,7 +163,7 @@ def mend_output(path: Path) -> set[str]:
 
 async def post(app: ASGIApp, path: str, body: bytes) -> BatchResponse:
     """What the application answers to a POST of this JSON."""
-    status, headers, chunks = 0, {}, []
+    status, headers, chunks, is_sent = 0, {}, [], False
 
     async def receive() -> Message:
         nonlocal is_sent
@@ -179,7 +179,6 @@ async def post(app: ASGIApp, path: str, body: bytes) -> BatchResponse:
         else:
             chunks.append(message.get("body", b""))
 
-    is_sent = False
     scope = {
         "type": "http",
         "method": "POST",

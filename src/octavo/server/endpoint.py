@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ class Endpoint:
     """One route. Its summary in the API document is the first line of the handler's docstring."""
 
     path: str  # as clients know it; PlainPath takes /v1 off
-    handle: Callable[..., Awaitable[Any]]  # (request, body) -> response; (request) where there is no body
+    handle: Callable[..., Coroutine[Any, Any, Any]]  # (request, body) -> response; (request) where there is no body
     body: type[msgspec.Struct] | None = None  # what is sent
     verb: str | None = None  # the HTTP method; None: POST with a body, GET without
     neutral_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # of fields that are refused otherwise

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from octavo.server.errors import AnthropicErrorEnvelope, as_api_error
-from octavo.server.messages_protocol import Message, MessageEvent, MessageUsage, TextBlock, ThinkingBlock, ToolUseBlock
+from octavo.server.errors import AnthropicErrorEnvelope, ApiError
+from octavo.server.messages_protocol import (
+    Message,
+    MessageEvent,
+    MessageUsage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from octavo.server.openai import Usage
 from octavo.server.turn import Turn
 from octavo.server.turn_events import (
@@ -21,46 +27,29 @@ from octavo.server.turn_events import (
     TurnEnd,
     TurnEvent,
 )
+from octavo.server.turn_writer import TurnWriter
 
-logger = logging.getLogger("octavo.server")
+STOP_REASONS: dict[str, StopReason] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-class MessageWriter:
-    """Writes a turn of one choice into `message`, block after block, each of which ends before the next begins."""
+class MessageWriter(TurnWriter):
+    """Writes a turn into `message`, block after block, each of which ends before the next begins."""
 
     def __init__(self, message: Message, turn: Turn, request_id: str) -> None:
+        super().__init__(turn)
         self.message = message
-        self._turn = turn
         self._request_id = request_id
         self._block: Any = None  # the one that is being written
         self._arguments = ""  # of a call
 
-    async def write(self) -> Message:
-        """The message, once it is complete. Leaves nothing running; raises ApiError if the turn failed."""
-        try:
-            async with aclosing(self._events()) as events:
-                async for _ in events:
-                    pass
-        finally:
-            self._turn.close()
-        return self.message
+    def fail(self, error: ApiError) -> AnthropicErrorEnvelope:
+        """The message broke off."""
+        return error.anthropic_envelope(self._request_id)
 
-    async def events(self) -> AsyncGenerator[MessageEvent | AnthropicErrorEnvelope, None]:
-        """Every event, from the beginning of the message to its end; a turn that fails ends with an error."""
-        try:
-            async with aclosing(self._events()) as events:
-                async for event in events:
-                    yield event
-        except Exception as error:
-            logger.error("a message broke off: %s: %s", type(error).__name__, error)
-            yield as_api_error(error).anthropic_envelope(self._request_id)
-
-    async def _events(self) -> AsyncGenerator[MessageEvent, None]:
+    def _begin(self) -> Iterator[MessageEvent]:
         yield MessageEvent(type="message_start", message=self.message)
-        async with aclosing(self._turn.events()) as happenings:
-            async for happening in happenings:
-                for event in self._take(happening):
-                    yield event
+
+    def _end(self) -> Iterator[MessageEvent]:
         self.message.usage = message_usage(self._turn.usage)
         stop = {"stop_reason": self.message.stop_reason, "stop_sequence": self.message.stop_sequence}
         yield MessageEvent(type="message_delta", delta=stop, usage=self.message.usage)
@@ -70,29 +59,28 @@ class MessageWriter:
         match happening:
             case ReasoningDelta(_, text):
                 if not isinstance(self._block, ThinkingBlock):
-                    yield from self._begin(ThinkingBlock())
+                    yield from self._begin_block(ThinkingBlock())
                 self._block.thinking += text
                 yield self._delta(type="thinking_delta", thinking=text)
             case TextDelta(_, text):
                 if not isinstance(self._block, TextBlock):
-                    yield from self._begin(TextBlock())
+                    yield from self._begin_block(TextBlock())
                 self._block.text += text
                 yield self._delta(type="text_delta", text=text)
             case ToolCallStart(_, _, call_id, name):
-                yield from self._begin(ToolUseBlock(call_id, name))
+                yield from self._begin_block(ToolUseBlock(call_id, name))
             case ToolArgumentsDelta(_, _, text):
                 self._arguments += text
                 yield self._delta(type="input_json_delta", partial_json=text)
             case TurnEnd(_, finish_reason, stop_reason):
                 if not self.message.content:  # clients look for a block
-                    yield from self._begin(TextBlock())
+                    yield from self._begin_block(TextBlock())
                 yield from self._end_block()
-                is_sequence = finish_reason == "stop" and isinstance(stop_reason, str)
-                self.message.stop_sequence = stop_reason if isinstance(stop_reason, str) else None
-                reasons = {"length": "max_tokens", "tool_calls": "tool_use"}
-                self.message.stop_reason = "stop_sequence" if is_sequence else reasons.get(finish_reason, "end_turn")
+                self.message.stop_reason = STOP_REASONS[finish_reason]
+                if isinstance(stop_reason, str):
+                    self.message.stop_reason, self.message.stop_sequence = "stop_sequence", stop_reason
 
-    def _begin(self, block: TextBlock | ThinkingBlock | ToolUseBlock) -> Iterator[MessageEvent]:
+    def _begin_block(self, block: TextBlock | ThinkingBlock | ToolUseBlock) -> Iterator[MessageEvent]:
         yield from self._end_block()
         self._block, self._arguments = block, ""
         self.message.content.append(block)

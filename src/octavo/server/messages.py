@@ -53,7 +53,8 @@ async def create_message(request: Request, body: MessagesRequest) -> Response | 
     writer = MessageWriter(message, turn, request.state.request_id)
     if body.stream:
         return EventStream(writer.events(), turn.close, name_of=lambda event: getattr(event, "type", "error"))
-    return json_response(await writer.write())
+    await writer.write()
+    return json_response(message)
 
 
 async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
@@ -67,13 +68,13 @@ async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
 def _turn_request(body: CountTokensRequest, params: SamplingParams, cache_salt: str) -> TurnRequest:
     tools = _function_tools(body.tools)
     choice = body.tool_choice
-    named = {"type": "function", "name": choice.name}
-    value = {"auto": "auto", "any": "required", "tool": named, "none": "none"}[choice.type]
+    named: dict[str, Any] = {"type": "function", "name": choice.name}
+    values: dict[str, Any] = {"auto": "auto", "any": "required", "tool": named, "none": "none"}
     return TurnRequest(
         messages=template_messages(msgspec.convert(_chat_messages(body), list[ChatMessage])),
         params=params,
         tools=tools,
-        tool_choice=read_tool_choice(value, tools, is_parallel=not choice.disable_parallel_tool_use),
+        tool_choice=read_tool_choice(values[choice.type], tools, is_parallel=not choice.disable_parallel_tool_use),
         template_variables={"enable_thinking": body.thinking.type != "disabled"},
         cache_salt=cache_salt,
     )

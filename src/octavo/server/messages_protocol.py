@@ -11,6 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 MESSAGES_NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ([],), "output_format": ()}
 
 
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+
+
 class TextBlock(msgspec.Struct, tag_field="type", tag="text"):
     """Text."""
 
@@ -107,7 +110,7 @@ class Message(msgspec.Struct, kw_only=True, tag_field="type", tag="message"):
     role: Literal["assistant"] = "assistant"
     model: str
     content: list[OutputBlock]
-    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None = None
+    stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: MessageUsage
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import aclosing
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 from uuid import uuid4
 
 from octavo.engine.outputs import Logprob
 from octavo.server.chat_protocol import ChatLogprobs
-from octavo.server.errors import as_api_error
+from octavo.server.errors import ApiError
 from octavo.server.openai import Usage
 from octavo.server.responses_protocol import (
     FunctionCall,
@@ -39,17 +37,15 @@ from octavo.server.turn_events import (
     TurnEnd,
     TurnEvent,
 )
+from octavo.server.turn_writer import TurnWriter
 
-logger = logging.getLogger("octavo.server")
+ID_PREFIXES: dict[type, str] = {OutputMessage: "msg", ReasoningItem: "rs"}
 
-ID_PREFIXES = {OutputMessage: "msg", ReasoningItem: "rs"}
-
-Part = TypeVar("Part")
 LogprobsForm = Callable[[list[int], list[dict[int, Logprob]] | None], ChatLogprobs | None]
 
 
-class ResponseWriter:
-    """Writes a turn of one choice into `response`, item after item, each of which ends before the next begins.
+class ResponseWriter(TurnWriter):
+    """Writes a turn into `response`, item after item, each of which ends before the next begins.
 
     `logprobs_form` writes the log-probabilities of tokens; `on_end` is called when the response is complete, before
     its last event.
@@ -58,8 +54,8 @@ class ResponseWriter:
     def __init__(
         self, response: Response, turn: Turn, logprobs_form: LogprobsForm, on_end: Callable[[Response], None]
     ) -> None:
+        super().__init__(turn)
         self.response = response
-        self._turn = turn
         self._logprobs_form = logprobs_form
         self._on_end = on_end
         self._num_events = 0
@@ -67,39 +63,17 @@ class ResponseWriter:
         self._part: Any = None
         self._logprobs: list[Any] = []  # of tokens whose text is still to come
 
-    async def write(self) -> Response:
-        """The response, once it is complete. Leaves nothing running; raises ApiError if the turn failed."""
-        try:
-            async with aclosing(self._events()) as events:
-                async for _ in events:
-                    pass
-        finally:
-            self._turn.close()
-        return self.response
-
-    async def events(self) -> AsyncGenerator[ResponseEvent, None]:
-        """Every event, from the beginning of the response to its end; a turn that fails ends with response.failed."""
-        try:
-            async with aclosing(self._events()) as events:
-                async for event in events:
-                    yield event
-        except Exception as error:
-            self.fail(error)
-            yield self._event("response.failed", response=self.response)
-
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: ApiError) -> ResponseEvent:
         """The response broke off."""
-        logger.error("a response broke off: %s: %s", type(error).__name__, error)
         self.response.status = "failed"
-        self.response.error = ResponseError("server_error", as_api_error(error).message)
+        self.response.error = ResponseError("server_error", error.message)
+        return self._event("response.failed", response=self.response)
 
-    async def _events(self) -> AsyncGenerator[ResponseEvent, None]:
+    def _begin(self) -> Iterator[ResponseEvent]:
         yield self._event("response.created", response=self.response)
         yield self._event("response.in_progress", response=self.response)
-        async with aclosing(self._turn.events()) as happenings:
-            async for happening in happenings:
-                for event in self._take(happening):
-                    yield event
+
+    def _end(self) -> Iterator[ResponseEvent]:
         self.response.completed_at = int(time.time())
         self.response.usage = _usage(self._turn.usage)
         self._on_end(self.response)
@@ -123,7 +97,7 @@ class ResponseWriter:
                 fields = {"content_index": 0, "delta": text, "logprobs": logprobs}
                 yield self._event("response.output_text.delta", **self._place, **fields)
             case ToolCallStart(_, _, call_id, name):
-                yield from self._begin(FunctionCall(id=_new_id("fc"), call_id=call_id, name=name))
+                yield from self._begin_item(FunctionCall(id=_new_id("fc"), call_id=call_id, name=name))
             case ToolArgumentsDelta(_, _, text):
                 assert isinstance(self._item, FunctionCall)
                 self._item.arguments += text
@@ -136,16 +110,16 @@ class ResponseWriter:
                 self.response.incomplete_details = IncompleteDetails("max_output_tokens") if is_cut else None
                 yield from self._end_item(self.response.status)
 
-    def _open(self, kind: type[Any], part_kind: type[Part]) -> Generator[ResponseEvent, None, Part]:
+    def _open(self, kind: type[Any], part_kind: type[Any]) -> Generator[ResponseEvent, None, Any]:
         """The part of the item under way, which is a new one unless it is of this kind."""
         if not isinstance(self._item, kind):
-            yield from self._begin(kind(id=_new_id(ID_PREFIXES[kind])))
+            yield from self._begin_item(kind(id=_new_id(ID_PREFIXES[kind])))
             self._part = part_kind()
             self._item.content.append(self._part)
             yield self._event("response.content_part.added", **self._place, content_index=0, part=self._part)
         return self._part
 
-    def _begin(self, item: OutputItem) -> Iterator[ResponseEvent]:
+    def _begin_item(self, item: OutputItem) -> Iterator[ResponseEvent]:
         yield from self._end_item("completed")
         self._item = item
         self.response.output.append(item)

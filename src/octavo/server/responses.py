@@ -17,7 +17,7 @@ from octavo.server.answer import json_response
 from octavo.server.api_keys import tenant_salt
 from octavo.server.chat_messages import template_messages
 from octavo.server.chat_protocol import ChatMessage
-from octavo.server.errors import invalid
+from octavo.server.errors import as_api_error, invalid
 from octavo.server.logprobs import chat_logprobs
 from octavo.server.openai import GenerationFields
 from octavo.server.parameters import sampling_params
@@ -60,7 +60,8 @@ async def create_response(request: Request, body: ResponsesRequest) -> HttpRespo
     if body.background:
         store.put(caller, StoredResponse(response, messages, asyncio.create_task(_write_in_background(writer))))
         return json_response(response)
-    return json_response(await writer.write())
+    await writer.write()
+    return json_response(response)
 
 
 async def get_response(request: Request) -> HttpResponse:
@@ -94,7 +95,7 @@ async def _write_in_background(writer: ResponseWriter) -> None:
     except asyncio.CancelledError:
         writer.response.status = "cancelled"
     except Exception as error:
-        writer.fail(error)
+        writer.fail(as_api_error(error))
 
 
 def _turn_request(

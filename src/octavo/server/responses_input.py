@@ -77,10 +77,10 @@ def input_messages(value: str | list[dict[str, Any]]) -> list[Message]:
                 call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
                 _open_assistant(messages).setdefault("tool_calls", []).append(call)
             case CallOutputItem(call_id, output):
-                content = _text(output, f"{param}.output")
-                messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-            case ReasoningItem(content):
-                thoughts = "".join(part.text or "" for part in content or ())
+                message = {"role": "tool", "tool_call_id": call_id, "content": _text(output, f"{param}.output")}
+                messages.append(message)
+            case ReasoningItem(parts):
+                thoughts = "".join(part.text or "" for part in parts or ())
                 _open_assistant(messages, "reasoning")["reasoning"] = thoughts
     return messages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -20,8 +20,6 @@ HEADERS = [
 ]
 DONE = b"data: [DONE]\n\n"
 
-Chunk = TypeVar("Chunk", bound=msgspec.Struct)
-
 logger = logging.getLogger("octavo.server")
 
 
@@ -30,7 +28,7 @@ def encode_event(data: msgspec.Struct, name: str = "") -> bytes:
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-class EventStream(Generic[Chunk]):
+class EventStream:
     """Sends each chunk as an event, at once, and `[DONE]` after the last.
 
     With `name_of`, events have names, the last chunk is the end, and the chunks themselves tell of errors; otherwise an
@@ -40,9 +38,9 @@ class EventStream(Generic[Chunk]):
 
     def __init__(
         self,
-        chunks: AsyncGenerator[Chunk, None],
+        chunks: AsyncGenerator[Any, None],
         close: Callable[[], None],
-        name_of: Callable[[Chunk], str] | None = None,
+        name_of: Callable[[Any], str] | None = None,
     ) -> None:
         self._chunks = chunks
         self._close = close

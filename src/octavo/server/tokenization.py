@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -46,7 +47,7 @@ class Piece(msgspec.Struct, frozen=True):
 class Tokens(msgspec.Struct, frozen=True):
     """The ids; as pieces for those who asked. llama.cpp's form has no counts."""
 
-    tokens: list[int | Piece]
+    tokens: Sequence[int | Piece]
     count: int | UnsetType = UNSET
     max_model_len: int | UnsetType = UNSET
     token_strs: list[str] | UnsetType = UNSET  # as the vocabulary writes them
