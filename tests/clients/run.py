@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -83,12 +84,12 @@ def run(client: Client, url: str) -> Report:
         return report
     environ = os.environ | {"OCTAVO_URL": url, "OCTAVO_MODEL": MODEL_NAME, "OCTAVO_API_KEY": API_KEY}
     with (FOLDER / f"{client.name}.log").open("w+") as log:
-        with subprocess.Popen(client.command, env=environ, stdout=log, stderr=log) as script:
+        with subprocess.Popen(client.command, env=environ, stdout=log, stderr=log, start_new_session=True) as script:
             try:
                 status = script.wait(SCRIPT_TIMEOUT_S)
                 report.failure = f"exit status {status}" if status else ""
             except subprocess.TimeoutExpired:
-                script.kill()
+                os.killpg(script.pid, signal.SIGKILL)  # with all that it has started
                 report.failure = f"not done after {SCRIPT_TIMEOUT_S} s"
         log.seek(0)
         read_steps(log.read(), report)

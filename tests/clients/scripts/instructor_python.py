@@ -51,7 +51,7 @@ def structured() -> None:
 def responses() -> None:
     """A person as the arguments of a tool, by the other API."""
     responding = instructor.from_openai(client, mode=instructor.Mode.RESPONSES_TOOLS)
-    person = responding.create(
+    person = responding.responses.create(
         model=MODEL, input=PERSON_QUESTION, response_model=Person, max_output_tokens=50, max_retries=0
     )
     assert isinstance(person, Person)
