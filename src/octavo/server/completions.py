@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 256
+MAX_CHOICES = 1024  # of all prompts together
 
 
 async def create_completion(request: Request, body: CompletionRequest) -> Response | EventStream:
@@ -39,8 +40,13 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
     check_stream_options(body)
     is_empty = body.echo and body.max_tokens == 0  # how evaluations ask for the log-probabilities of a prompt alone
     params = _sampling_params(body, engine.ready, is_empty=is_empty)
+    prompts = _prompts(body)
+    if len(prompts) * params.n > MAX_CHOICES:
+        raise invalid(
+            "n", f"{len(prompts)} prompts with n = {params.n} each; at most {MAX_CHOICES} choices are allowed"
+        )
     stream = await engine.submit(
-        _prompts(body), params, priority=body.priority, cache_salt=tenant_salt(request, body.cache_salt)
+        prompts, params, priority=body.priority, cache_salt=tenant_salt(request, body.cache_salt)
     )
     head = AnswerHead("cmpl", model, body)
     answer = CompletionAnswer(head, CountedStream(stream, params.n, is_empty=is_empty), body, engine.tokenizer)
