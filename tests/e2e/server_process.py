@@ -28,7 +28,7 @@ class ServerProcess:
         self.log: list[str] = []
         assert self.process.stdout is not None
         first_line = self.process.stdout.readline()
-        address = re.search(r"http://\S+", first_line)
+        address = re.search(r"https?://\S+", first_line)
         assert address, first_line + self.process.stdout.read()
         self.url = address[0]
         self._reader = threading.Thread(target=self.log.extend, args=(self.process.stdout,), daemon=True)
