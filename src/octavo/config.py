@@ -6,6 +6,15 @@ import dataclasses
 from dataclasses import dataclass
 
 BLOCK_SIZE = 16  # tokens a KV block holds
+COUNTS = (
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_queued_tokens",
+    "kv_cache_memory_bytes",
+    "num_threads",
+)
+QUEUE_DEPTH = 4  # times what can run may wait, unless the user says otherwise
 SCORED_PIECE_TOKENS = 32  # of a prompt whose log-probabilities are wanted, run at once: each has a row of logits
 
 
@@ -68,6 +77,8 @@ class EngineConfig:
     max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
     max_num_seqs: int = 64  # requests that run at once
     max_num_batched_tokens: int = 512  # tokens computed in one step, over all requests
+    max_queued_requests: int | None = None  # of a server: how many may wait beyond max_num_seqs; the others get 429
+    max_queued_tokens: int | None = None  # of a server: prompt tokens that may wait together
     target_itl_ms: float | None = None  # a step takes no longer while streams run, so far as shorter chunks can help
     gpu_memory_utilization: float | None = None  # share of the device's memory (on a CPU: of the machine's) to use
     kv_cache_memory_bytes: int | None = None  # KV cache size; overrides gpu_memory_utilization
@@ -79,10 +90,12 @@ class EngineConfig:
     seed: int | None = None  # where requests without a seed get theirs from; None: fresh randomness
 
     def __post_init__(self) -> None:
-        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "kv_cache_memory_bytes", "num_threads"):
+        for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
+        if self.max_queued_requests is not None and self.max_queued_requests < 0:
+            raise ValueError(f"max_queued_requests is {self.max_queued_requests}; it must be at least 0")
         if self.target_itl_ms is not None and not self.target_itl_ms > 0:
             raise ValueError(f"target_itl_ms is {self.target_itl_ms}; it must be above 0")
         share = self.gpu_memory_utilization
@@ -119,13 +132,19 @@ class EngineConfig:
             )
 
     def resolve(
-        self, *, max_model_len: int, kv_cache_dtype: str, num_threads: int, served_model_name: str
+        self, *, max_model_len: int, kv_cache_dtype: str, num_kv_tokens: int, num_threads: int, served_model_name: str
     ) -> EngineConfig:
-        """Return this configuration with every "decide for me" replaced by the given decision."""
+        """Return this configuration with every "decide for me" replaced by the given decision, or by what follows.
+
+        `num_kv_tokens` is how many tokens the KV cache holds.
+        """
+        max_queued = self.max_queued_requests
         return dataclasses.replace(
             self,
             max_model_len=self.max_model_len or max_model_len,
             kv_cache_dtype=kv_cache_dtype if self.kv_cache_dtype == "auto" else self.kv_cache_dtype,
             num_threads=self.num_threads or num_threads,
             served_model_name=self.served_model_name or served_model_name,
+            max_queued_requests=QUEUE_DEPTH * self.max_num_seqs if max_queued is None else max_queued,
+            max_queued_tokens=self.max_queued_tokens or QUEUE_DEPTH * num_kv_tokens,
         )

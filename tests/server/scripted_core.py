@@ -65,7 +65,11 @@ class ScriptedCore:
             wire.Ready(
                 limits=AdmissionLimits(self.max_model_len, num_blocks=self.max_model_len // 16, block_size=16),
                 config=replace(self.config, max_logprobs=self.max_logprobs).resolve(
-                    max_model_len=self.max_model_len, kv_cache_dtype="float32", num_threads=1, served_model_name="tiny"
+                    max_model_len=self.max_model_len,
+                    kv_cache_dtype="float32",
+                    num_kv_tokens=self.max_model_len,
+                    num_threads=1,
+                    served_model_name="tiny",
                 ),
                 memory=_memory_plan(),
                 vocab_size=NUM_TOKENS,

@@ -46,6 +46,14 @@ class ServeOptions(EngineOptions):
     ] = 16 << 20
     ssl_certfile: Annotated[str | None, typer.Option(help="PEM file of a certificate, to speak HTTPS.")] = None
     ssl_keyfile: Annotated[str | None, typer.Option(help="PEM file of its key; by default in the same file.")] = None
+    max_queued_requests: Annotated[
+        int | None,
+        typer.Option(help="How many may wait beyond --max-num-seqs; the others get 429. By default 4 times these."),
+    ] = None
+    max_queued_tokens: Annotated[
+        int | None,
+        typer.Option(help="Prompt tokens that may wait together; by default 4 times what the KV cache holds."),
+    ] = None
     metrics_prefix: Annotated[
         str, typer.Option(help="Before the names at /metrics; vllm: for what expects vLLM's.")
     ] = "octavo:"

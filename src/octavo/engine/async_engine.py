@@ -20,6 +20,7 @@ from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
+from octavo.engine.queue_limit import QueueLimit
 from octavo.weights.source import CheckpointError
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ class AsyncEngine:
         arrival_s = time.monotonic()
         self.check_ready()
         front = self._require_front()
-        tokenized = await front.texts.tokenize(prompts, truncates=params.truncate_prompt_tokens is not None)
+        front.check_not_overloaded(len(prompts) * params.n)
+        with front.limit.reserve(len(prompts) * params.n):
+            tokenized = await front.texts.tokenize(prompts, truncates=params.truncate_prompt_tokens is not None)
         self.check_ready()  # tokenizing may have taken long
         return front.submit(tokenized, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
 
@@ -207,7 +210,7 @@ class AsyncEngine:
             seed=ready.config.seed,
         )
         self._metrics = EngineMetrics(ready.config.served_model_name or ready.config.model, self._metrics_prefix)
-        self._front = Front(tokenizer, inputs, self._metrics, client.send)
+        self._front = Front(tokenizer, inputs, self._metrics, _queue_limit(ready.config), client.send)
         self._ready = ready
         self._stats = StepStats(num_blocks=ready.limits.num_blocks, num_free_blocks=ready.limits.num_blocks)
         self._start_took_s = time.monotonic() - self._started_s
@@ -252,6 +255,15 @@ class AsyncEngine:
         self._start_ended.set()
         if self._front is not None:
             self._front.fail_all(EngineUnavailableError(self.status))
+
+
+def _queue_limit(config: EngineConfig) -> QueueLimit:
+    assert config.max_queued_requests is not None and config.max_queued_tokens is not None, "resolved"
+    return QueueLimit(
+        max_num_seqs=config.max_num_seqs,
+        max_queued_requests=config.max_queued_requests,
+        max_queued_tokens=config.max_queued_tokens,
+    )
 
 
 def _open_tokenizer(model: str) -> Tokenizer:

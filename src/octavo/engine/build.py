@@ -15,6 +15,7 @@ from octavo.core.admission import AdmissionLimits
 from octavo.core.engine_core import EngineCore
 from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.scheduler import Scheduler
+from octavo.core.step_budget import StepBudget
 from octavo.engine import host
 from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
 from octavo.executor.in_process import InProcessExecutor
@@ -59,6 +60,7 @@ def build_engine(
     config = config.resolve(
         max_model_len=memory.max_model_len,
         kv_cache_dtype=memory.kv_cache_dtype,
+        num_kv_tokens=memory.num_blocks * BLOCK_SIZE,
         num_threads=num_threads,
         served_model_name=checkpoint.name,
     )
@@ -68,7 +70,8 @@ def build_engine(
     table = RequestTable(max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
     scheduler = _make_scheduler(config, memory)
-    core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic)
+    step_budget = StepBudget(config.target_itl_ms / 1000) if config.target_itl_ms else None
+    core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic, step_budget)
     return BuiltEngine(core, config, scheduler.limits, memory, vocab_size, checkpoint.eos_token_ids, sampling_defaults)
 
 

@@ -14,10 +14,13 @@ from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.output_processor import OutputProcessor
+from octavo.engine.queue_limit import EngineOverloadedError, QueueLimit
 from octavo.engine.text_workers import TextWorkers
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
+
+OVERLOADED = "server_overloaded"  # the reason under which the metrics count it
 
 
 class Front:
@@ -28,12 +31,14 @@ class Front:
         tokenizer: Tokenizer,
         inputs: InputProcessor,
         metrics: EngineMetrics,
+        limit: QueueLimit,
         send: Callable[[wire.FrontMessage], None],
     ) -> None:
         self.tokenizer = tokenizer
         self.texts = TextWorkers(tokenizer, inputs)
         self._inputs = inputs
         self._outputs = OutputProcessor(tokenizer)
+        self.limit = limit
         self._metrics = metrics
         self._send = send
         self._stream_by_id: dict[str, GenerationStream] = {}
@@ -45,28 +50,44 @@ class Front:
     ) -> GenerationStream:
         """Send one request a prompt, all or none; `arrival_s` is when they came to the door, by time.monotonic().
 
-        Raises ParameterError and RequestRejected.
+        Raises ParameterError, RequestRejected and EngineOverloadedError.
         """
         try:
             requests = [
                 self._inputs.process(prompt, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
                 for prompt in prompts
             ]
+            num_tokens = sum(len(request.prompt_token_ids) for request in requests)
+            self.limit.check(params.n * len(requests), num_tokens)
         except RequestRejected as rejection:
             self._metrics.count_rejection(rejection.code)
+            raise
+        except EngineOverloadedError:
+            self._metrics.count_rejection(OVERLOADED)
             raise
         stream = GenerationStream(requests, self._abort)
         for request, prompt in zip(requests, prompts, strict=True):
             self._stream_by_id[request.request_id] = stream
             self._outputs.add_request(request, prompt_text(prompt))
             self._metrics.add_request(request)
+            self.limit.enter(request.request_id, params.n, len(request.prompt_token_ids))
             self._send(wire.Add(request))
         self._idle.clear()
         return stream
 
+    def check_not_overloaded(self, num_choices: int) -> None:
+        """Raise EngineOverloadedError, which costs nothing, before anything is done for a request that cannot wait."""
+        try:
+            self.limit.check(num_choices)
+        except EngineOverloadedError:
+            self._metrics.count_rejection(OVERLOADED)
+            raise
+
     def take_outputs(self, outputs: Sequence[RequestOutput], stats: StepStats) -> None:
         """Hand one step's outputs to their streams; tell the core of choices that ended here, by a stop string."""
         processed = self._outputs.process(outputs)
+        for begun in outputs:
+            self.limit.begin(begun.request_id)
         self._metrics.take_stats(stats)
         self._metrics.take_outputs(outputs, processed.stopped)
         for request_id, index in processed.stopped:
@@ -104,6 +125,7 @@ class Front:
     def _forget(self, request_id: str) -> None:
         self._outputs.forget(request_id)
         self._metrics.forget(request_id)
+        self.limit.leave(request_id)
         del self._stream_by_id[request_id]
         if not self._stream_by_id:
             self._idle.set()

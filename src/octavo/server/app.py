@@ -14,6 +14,7 @@ from octavo.core.sampling_params import ParameterError
 from octavo.engine.async_engine import AsyncEngine
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.engine_status import EngineUnavailableError
+from octavo.engine.queue_limit import EngineOverloadedError
 from octavo.server.access_log import AccessLog
 from octavo.server.api_keys import ApiKeys
 from octavo.server.errors import ApiError, error_response
@@ -28,6 +29,7 @@ from octavo.server.serving import Serving
 EXPECTED_ERRORS = (
     ApiError,
     ChatTemplateError,
+    EngineOverloadedError,
     EngineUnavailableError,
     ParameterError,
     RequestRejected,

@@ -10,10 +10,12 @@ from octavo.core.admission import RequestRejected
 from octavo.core.sampling_params import ParameterError
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.engine_status import EngineUnavailableError
+from octavo.engine.queue_limit import EngineOverloadedError
 from octavo.server.plain_path import plain_path
 
 MAX_MESSAGE_CHARS = 1000  # a message quotes the client's value, which may be megabytes long
 RETRY_AFTER_S = 1
+OVERLOADED = "server_overloaded"
 TYPE_BY_STATUS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 ANTHROPIC_TYPE_BY_STATUS = TYPE_BY_STATUS | {413: "request_too_large", 529: "overloaded_error"}
 
@@ -62,9 +64,16 @@ class ApiError(Exception):
         kind = TYPE_BY_STATUS.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         return ErrorEnvelope(ErrorBody(self.message, kind, self.param, self.code))
 
+    @property
+    def anthropic_status(self) -> int:
+        """The status under /v1/messages, where an overload has one of its own."""
+        return 529 if self.code == OVERLOADED else self.status
+
     def anthropic_envelope(self, request_id: str) -> AnthropicErrorEnvelope:
         """The error as Anthropic's clients read it. `request_id` is the one in the response's headers."""
-        kind = ANTHROPIC_TYPE_BY_STATUS.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+        kind = ANTHROPIC_TYPE_BY_STATUS.get(
+            self.anthropic_status, "api_error" if self.status >= 500 else "invalid_request_error"
+        )
         return AnthropicErrorEnvelope(AnthropicErrorBody(kind, self.message), request_id)
 
     @property
@@ -81,8 +90,9 @@ def error_response(scope: Scope, error: Exception) -> Response:
     api_error = as_api_error(error)
     is_anthropic = f"{plain_path(scope['path'])}/".startswith("/messages/")
     body = api_error.anthropic_envelope(scope["state"]["request_id"]) if is_anthropic else api_error.envelope
-    headers = {"retry-after": str(RETRY_AFTER_S)} if api_error.status == 503 else None
-    return Response(msgspec.json.encode(body), api_error.status, headers, media_type="application/json")
+    status = api_error.anthropic_status if is_anthropic else api_error.status
+    headers = {"retry-after": str(_retry_after_s(error))} if api_error.status in (429, 503) else None
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
 def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
@@ -101,10 +111,16 @@ def as_api_error(error: Exception) -> ApiError:
             return invalid("messages", str(error))
         case RequestRejected():
             return ApiError(400, error.code, str(error))
+        case EngineOverloadedError():
+            return ApiError(429, OVERLOADED, str(error))
         case EngineUnavailableError():
             return ApiError(503, f"engine_{error.state.value}", str(error))
         case _:
             return ApiError(500, "internal_error", "the server failed to answer this request; its log says why")
+
+
+def _retry_after_s(error: Exception) -> int:
+    return error.retry_after_s if isinstance(error, EngineOverloadedError) else RETRY_AFTER_S
 
 
 def shorten(text: str, max_chars: int) -> str:
