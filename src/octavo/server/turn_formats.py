@@ -36,6 +36,7 @@ HERMES = ToolFormat(
     markers=("<tool_call>", "</tool_call>"),
     begin=("<tool_call>",),
     end="</tool_call>",
+    is_bare=True,  # Qwen2.5-Coder leaves the markers out
 )
 LLAMA = ToolFormat(
     opening="",

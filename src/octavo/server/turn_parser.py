@@ -24,6 +24,9 @@ _JSON_HEAD = re.compile(
 _PLAIN_HEAD = re.compile(r"([\w.-]{1,256})(?:\[CALL_ID\]\w+)?(?:\[ARGS\])?\s*(?=\{)")
 _PLAIN_HEAD_SO_FAR = re.compile(r"[\w.-]{1,256}(?:\[[A-Z_]*\]?\w*){0,2}\s*")  # and more, which does no harm
 
+_FIRST_KEY = re.compile(r'\{\s*(?:"([^"]*"?)?)?')
+_CALL_KEYS = ('name"', 'type"', 'arguments"', 'parameters"')
+
 
 class TurnParser:
     """The parser of one choice. Without formats all is text, as it comes.
@@ -148,7 +151,7 @@ class TurnParser:
             self._start_call(match[1], match.end(), depth=int(is_json))
             self._read = self._read_arguments
             return True
-        if is_json:
+        if is_json and (self._is_marked or _may_be_call(self._buffer)):
             return self._read_object(is_last)
         if self._tools.has_plain_names and _PLAIN_HEAD_SO_FAR.fullmatch(self._buffer) and not is_last:
             return False
@@ -167,9 +170,14 @@ class TurnParser:
         self._emit_arguments(call[1])
         return self._end_call()
 
+    @property
+    def _is_marked(self) -> bool:
+        """Whether the model has said that what comes is a call."""
+        return self._undone.strip() != "" or self.num_calls > 0
+
     def _is_call(self, name: str) -> bool:
         """Whether it calls a tool: behind a marker it does, if only one that does not exist."""
-        return name in self._tool_names or self._undone.strip() != "" or self.num_calls > 0
+        return name in self._tool_names or self._is_marked
 
     def _start_call(self, name: str, num_chars: int, *, depth: int) -> None:
         assert self._tools is not None
@@ -236,6 +244,12 @@ class TurnParser:
     def _emit_arguments(self, text: str) -> None:
         if text:
             self._events.append(ToolArgumentsDelta(self._index, self.num_calls - 1, text))
+
+
+def _may_be_call(text: str) -> bool:
+    """Whether the first key, as far as it is known, is one that calls have."""
+    match = _FIRST_KEY.match(text)
+    return match is not None and any(key.startswith(match[1] or "") for key in _CALL_KEYS)
 
 
 class _Call(msgspec.Struct):
