@@ -30,7 +30,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
 
 def likely(llm: LLM, tokens: list[int], num_top: int) -> dict[int, float]:
     params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=num_top)
-    [choice] = llm.generate([{"prompt_token_ids": tokens}], params, use_tqdm=False)[0].outputs
+    [choice] = llm.generate([tokens], params, use_tqdm=False)[0].outputs
     assert choice.logprobs is not None
     return {token_id: entry.logprob for token_id, entry in choice.logprobs[0].items()}
 

@@ -122,6 +122,7 @@ def test_other_numbers_of_alternatives(expected, open_llm):
         scores = generate(llm, PROMPTS["forty"], SamplingParams(max_tokens=1, prompt_logprobs=count)).prompt_logprobs
         assert scores is not None and scores[0] is None
         for by_id, reference in zip(scores[1:], expected["forty"][1:], strict=True):
+            assert by_id is not None
             assert by_id.items() <= reference.items() if count >= 0 else by_id.items() >= reference.items()
             assert len(by_id) in ((1, 2) if count == 1 else (1,) if count == 0 else (259,))
             if count == -1:
@@ -143,7 +144,6 @@ def test_the_reference_agrees(tiny_model):
 
 def test_logits_that_are_not_finite_end_that_request_alone(tmp_path):
     with tiny_llm(write_tiny_model(tmp_path / "poisoned", poison)) as llm:
-        prompt = {"prompt_token_ids": [5, POISON, 6]}
-        sound, broken = llm.generate([{"prompt_token_ids": [5, 6]}, prompt], PARAMS, use_tqdm=False)
+        sound, broken = llm.generate([[5, 6], [5, POISON, 6]], PARAMS, use_tqdm=False)
     assert broken.outputs[0].finish_reason == "error" and broken.prompt_logprobs is None
-    assert sound.outputs[0].finish_reason == "length" and len(sound.prompt_logprobs) == 2
+    assert sound.outputs[0].finish_reason == "length" and len(sound.prompt_logprobs or ()) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -88,8 +88,7 @@ def substrings(text: str, random: Random) -> list[str]:
 
 @pytest.mark.parametrize("includes", [False, True])
 def test_a15_every_piece_of_the_text_stops_it_where_it_first_occurs(llm, baseline, includes):
-    stops = [(stop,) for stop in substrings(baseline, Random(15))]
-    check(llm, baseline, stops, includes)
+    check(llm, baseline, [(stop,) for stop in substrings(baseline, Random(15))], includes)
 
 
 @pytest.mark.parametrize("includes", [False, True])
@@ -99,7 +98,7 @@ def test_a15_of_several_the_earliest_wins(llm, baseline, includes):
     check(llm, baseline, [tuple(group) for group in zip(pieces, pieces, pieces, strict=True)], includes)
 
 
-def check(llm: LLM, baseline: str, stops: list[tuple[str, ...]], includes: bool) -> None:
+def check(llm: LLM, baseline: str, stops: Sequence[tuple[str, ...]], includes: bool) -> None:
     delta = {"output_kind": RequestOutputKind.DELTA, "include_stop_str_in_output": includes}
     streams = stream(llm, [with_stop(*stop, **delta) for stop in stops])
     whole = llm.generate(

@@ -167,7 +167,7 @@ async def test_spaces_between_special_tokens_make_no_difference(client, core):
 
 
 async def test_what_a_request_leaves_open_is_as_the_makers_recommend(loading_engine, core):
-    defaults = {"temperature": 0.5, "top_k": 7, "repetition_penalty": 1.25, "max_tokens": 100}
+    defaults: dict[str, Any] = {"temperature": 0.5, "top_k": 7, "repetition_penalty": 1.25, "max_tokens": 100}
     core.sampling_defaults = defaults
     core.become_ready()
     await loading_engine.wait_until_ready()

@@ -66,7 +66,7 @@ class BeamSearch:
 
         Raises RuntimeError if one of them failed.
         """
-        extended = []
+        extended: list[BeamSearchSequence] = []
         for beam, output in zip(self.beams, next_tokens, strict=True):
             choice = output.outputs[0]
             if not choice.logprobs:
@@ -94,4 +94,4 @@ class BeamSearch:
 
     def _score(self, sequence: BeamSearchSequence) -> float:
         length = len(sequence.tokens) - (sequence.tokens[-1] in self._end_ids)
-        return sequence.cum_logprob / max(1, length) ** self._params.length_penalty
+        return sequence.cum_logprob / float(max(1, length) ** self._params.length_penalty)

@@ -132,19 +132,18 @@ class InputProcessor:
 
     def _with_counted_logprobs(self, params: SamplingParams) -> SamplingParams:
         """The parameters with -1, "the whole vocabulary", as a number."""
-        counts: dict[str, int] = {}
-        for name in ("logprobs", "prompt_logprobs"):
-            asked = getattr(params, name)
-            wanted = self._vocab_size if asked == -1 else asked
-            if wanted is not None and wanted > self._max_logprobs:
+        counts: dict[str, Any] = {name: getattr(params, name) for name in ("logprobs", "prompt_logprobs")}
+        if -1 in counts.values():
+            counts = {name: self._vocab_size if count == -1 else count for name, count in counts.items()}
+            params = replace(params, **counts)
+        for name, count in counts.items():
+            if count is not None and count > self._max_logprobs:
                 raise ParameterError(
                     name,
-                    f"{name} is {wanted}; at most {self._max_logprobs} are allowed: ask for fewer, "
+                    f"{name} is {count}; at most {self._max_logprobs} are allowed: ask for fewer, "
                     "or start the engine with a larger --max-logprobs",
                 )
-            if asked == -1:
-                counts[name] = wanted
-        return replace(params, **counts) if counts else params
+        return params
 
     def _check_params(self, params: SamplingParams, num_prompt_tokens: int) -> None:
         if params.prompt_logprobs is not None:

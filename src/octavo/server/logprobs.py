@@ -86,14 +86,11 @@ class CompletionLogprobsWriter:
 
 def prompt_logprobs(entries: Sequence[dict[int, Logprob] | None]) -> PromptLogprobs:
     """The form that vLLM has for those of the prompt."""
-    return [
-        by_id
-        and {
-            str(token_id): PromptLogprob(finite(entry.logprob), entry.rank, entry.decoded_token)
-            for token_id, entry in by_id.items()
-        }
-        for by_id in entries
-    ]
+    return [by_id if by_id is None else _prompt_logprob_by_id(by_id) for by_id in entries]
+
+
+def _prompt_logprob_by_id(by_id: dict[int, Logprob]) -> dict[str, PromptLogprob]:
+    return {str(i): PromptLogprob(finite(entry.logprob), entry.rank, entry.decoded_token) for i, entry in by_id.items()}
 
 
 def shown_token(token_id: int, text: str, shows_ids: bool) -> str:
