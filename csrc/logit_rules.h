@@ -16,9 +16,19 @@ struct IdLists {
     bool has_any(int64_t row) const { return start[row] < start[row + 1]; }
 };
 
+// Sets of token ids, one bit an id. Row i may choose from mask index[i]; -1: from all.
+struct TokenMasks {
+    const int32_t* index;  // [S]
+    const uint32_t* words;
+    int64_t num_words;  // of a mask
+
+    const uint32_t* of_row(int64_t row) const { return index[row] < 0 ? nullptr : words + index[row] * num_words; }
+};
+
 // The names and meanings of `SamplingBatch` in ops.py.
 struct LogitRules {
     IdLists allowed;
+    TokenMasks masks;
     IdLists banned;
     IdLists biased;
     const float* bias;  // of each biased id

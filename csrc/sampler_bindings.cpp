@@ -35,9 +35,24 @@ IdLists id_lists(nb::handle sampling, const char* name, int64_t num_rows, int64_
     return {start, ids};
 }
 
+TokenMasks token_masks(nb::handle sampling, int64_t num_rows, int64_t vocab_size) {
+    nb::ndarray<const uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> masks;
+    if (!nb::try_cast(sampling.attr("masks"), masks, false))
+        throw nb::type_error("masks must be a contiguous array of the type that ops.py says");
+    const int64_t num_masks = masks.shape(0), num_words = masks.shape(1);
+    require_equal(num_words, (vocab_size + 31) / 32, "width of masks");
+    const int32_t* index = field<const int32_t>(sampling, "mask_index", num_rows);
+    for (int64_t i = 0; i < num_rows; ++i)
+        require(index[i] >= -1 && index[i] < num_masks, "mask_index[" + std::to_string(i) + "] is " +
+                                                            std::to_string(index[i]) + ", masks are " +
+                                                            std::to_string(num_masks));
+    return {index, masks.data(), num_words};  // `sampling` keeps the words alive
+}
+
 LogitRules logit_rules(nb::handle sampling, int64_t num_rows, int64_t vocab_size) {
     LogitRules rules{};
     rules.allowed = id_lists(sampling, "allowed", num_rows, vocab_size);
+    rules.masks = token_masks(sampling, num_rows, vocab_size);
     rules.banned = id_lists(sampling, "banned", num_rows, vocab_size);
     rules.biased = id_lists(sampling, "biased", num_rows, vocab_size);
     rules.bias = field<const float>(sampling, "bias", rules.biased.start[num_rows]);

@@ -38,6 +38,8 @@ def sampling(num_rows: int, vocab_size: int, **columns: object) -> SamplingBatch
     arrays |= {name: id_lists([()] * num_rows) for name in LISTS}
     return SamplingBatch(
         **arrays,
+        masks=np.zeros((0, -(-vocab_size // 32)), np.uint32),
+        mask_index=np.full(num_rows, -1, np.int32),
         bias=np.zeros(0, np.float32),
         output_counts=np.zeros(0, np.int32),
         vocab_size=vocab_size,
@@ -51,6 +53,18 @@ def id_lists(ids_by_row: Sequence[Sequence[int]]) -> IdLists:
 
 def allow(batch: SamplingBatch, ids_by_row: Sequence[Sequence[int]]) -> SamplingBatch:
     return dataclasses.replace(batch, allowed=id_lists(ids_by_row))
+
+
+def mask(batch: SamplingBatch, ids_by_row: Sequence[Sequence[int] | None]) -> SamplingBatch:
+    """Rows that may choose from these ids alone; None: a row without a mask."""
+    masked = [ids for ids in ids_by_row if ids is not None]
+    bits = np.zeros((len(masked), batch.masks.shape[1] * 32), np.bool_)
+    for row, ids in zip(bits, masked, strict=True):
+        row[list(ids)] = True
+    words = np.packbits(bits, axis=1, bitorder="little").view(np.uint32)
+    is_masked = np.array([ids is not None for ids in ids_by_row])
+    index = np.where(is_masked, np.cumsum(is_masked) - 1, -1).astype(np.int32)
+    return dataclasses.replace(batch, masks=words, mask_index=index)
 
 
 def ban(batch: SamplingBatch, ids_by_row: Sequence[Sequence[int]]) -> SamplingBatch:
@@ -81,6 +95,8 @@ def one_row(batch: SamplingBatch, i: int) -> SamplingBatch:
             columns[field.name] = id_lists([value.ids[value.of_row(i)].tolist()])
         elif field.name in VALUES_OF:
             columns[field.name] = value[getattr(batch, VALUES_OF[field.name]).of_row(i)]
+        elif field.name == "masks":
+            columns[field.name] = value
         elif field.name != "vocab_size":
             columns[field.name] = value[i : i + 1]
     return SamplingBatch(**columns, vocab_size=batch.vocab_size)
@@ -94,6 +110,8 @@ def repeated(batch: SamplingBatch, num_rows: int, **columns: np.ndarray) -> Samp
         if field.name in LISTS:
             start = np.arange(num_rows + 1, dtype=np.int32) * len(value.ids)
             values[field.name] = IdLists(start, np.tile(value.ids, num_rows))
+        elif field.name == "masks":
+            values[field.name] = value
         elif field.name != "vocab_size":
             values[field.name] = np.tile(value, num_rows)
     columns = {"seed": np.arange(num_rows), **columns}

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, SamplingBatch
-from tests.backends.sampling_batches import GREEDY, add_bias, allow, ban, count, one_row, sample, sampling
+from tests.backends.sampling_batches import GREEDY, add_bias, allow, ban, count, mask, one_row, sample, sampling
 
-VOCAB_SIZE = 24
+VOCAB_SIZE = 40  # more than one word of a mask
 
 
 def changed_logits(logits, batch: SamplingBatch, i: int) -> list[np.float32]:
@@ -23,9 +23,11 @@ def changed_logits(logits, batch: SamplingBatch, i: int) -> list[np.float32]:
     repetition, frequency, presence = (
         column[i] for column in (batch.repetition_penalty, batch.frequency_penalty, batch.presence_penalty)
     )
+    words = batch.masks[batch.mask_index[i]].tolist() if batch.mask_index[i] >= 0 else None
     changed = []
     for token_id, x in enumerate(logits[i, : batch.vocab_size]):
-        if (allowed and token_id not in allowed) or token_id in banned:
+        is_masked = words is not None and not words[token_id // 32] >> token_id % 32 & 1
+        if (allowed and token_id not in allowed) or is_masked or token_id in banned:
             x = np.float32(-np.inf)
         if token_id in bias_by_id:
             x = x + bias_by_id[token_id]
@@ -59,6 +61,7 @@ def random_batch(rng: np.random.Generator, num_rows: int, **columns: object) -> 
     }
     batch = sampling(num_rows, VOCAB_SIZE, **penalties, **columns)
     batch = ban(allow(batch, [some_ids() for _ in range(num_rows)]), [some_ids() for _ in range(num_rows)])
+    batch = mask(batch, [some_ids() if rng.random() < 0.5 else None for _ in range(num_rows)])
     batch = add_bias(batch, [dict.fromkeys(some_ids(), rng.uniform(-9, 9)) for _ in range(num_rows)])
     return count(batch, [{token_id: int(rng.integers(0, 4)) for token_id in some_ids()} for _ in range(num_rows)])
 
@@ -102,6 +105,11 @@ ROW = np.array([[3.0, 2.0, -1.0, -4.0]], np.float32)
     [
         (allow(greedy(1), [[3, 2]]), 2),
         (allow(greedy(1), [[]]), 0),
+        (mask(greedy(1), [[3, 2]]), 2),
+        (mask(greedy(1), [None]), 0),
+        (mask(greedy(1), [[]]), NOTHING_LEFT),
+        (mask(allow(greedy(1), [[1, 3]]), [[0, 3]]), 3),
+        (add_bias(mask(greedy(1), [[1]]), [{0: 100.0}]), 1),
         (ban(greedy(1), [[0, 1]]), 2),
         (ban(allow(greedy(1), [[0, 3]]), [[0]]), 3),
         (ban(allow(greedy(1), [[3]]), [[3]]), NOTHING_LEFT),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from octavo.core.sampling_params import SamplingParams
+from octavo.structured.compiler import GrammarCompiler
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
 from octavo.worker.request_table import RequestTable
 from tests.backends.sampling_batches import LISTS
@@ -19,7 +20,7 @@ def step_batch(table, output):
 
 @pytest.fixture
 def table() -> RequestTable:
-    return RequestTable(max_num_seqs=4, max_model_len=64)
+    return RequestTable(GrammarCompiler(), max_num_seqs=4, max_model_len=64)
 
 
 def test_a_chunk_a_decode_and_a_whole_prompt_lie_end_to_end(table):

@@ -7,6 +7,7 @@ from octavo.config import ModelConfig
 from octavo.core.messages import SampledRow, TokenLogprobs
 from octavo.core.sampling_params import SamplingParams
 from octavo.executor.in_process import InProcessExecutor
+from octavo.structured.compiler import GrammarCompiler
 from octavo.worker.kv_cache import kv_shape
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.request_table import RequestTable
@@ -14,7 +15,7 @@ from tests.worker.steps import NextIdStep, RecordingKV, entry, new_row, step
 
 
 def make_runner(model: NextIdStep) -> ModelRunner:
-    table = RequestTable(max_num_seqs=4, max_model_len=64)
+    table = RequestTable(GrammarCompiler(), max_num_seqs=4, max_model_len=64)
     return ModelRunner(model, RecordingKV(model.events), table, vocab_size=90)
 
 

@@ -9,6 +9,7 @@ import pytest
 from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT
 from octavo.core.messages import NewRow, SampledRow
 from octavo.core.sampling_params import SamplingParams
+from octavo.structured.compiler import GrammarCompiler
 from octavo.worker import prompt_scorer
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.request_table import RequestTable
@@ -34,7 +35,7 @@ class ScoringStep(NextIdStep):
 
 
 def make_runner(model: NextIdStep) -> ModelRunner:
-    table = RequestTable(max_num_seqs=4, max_model_len=64)
+    table = RequestTable(GrammarCompiler(), max_num_seqs=4, max_model_len=64)
     return ModelRunner(model, RecordingKV(model.events), table, vocab_size=90)
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from octavo.core.sampling_params import SamplingParams
+from octavo.structured.compiler import GrammarCompiler
 from octavo.worker.request_table import NO_LOGPROBS, RequestTable
 from tests.worker.steps import entry, new_row, step
 
 
 @pytest.fixture
 def table() -> RequestTable:
-    return RequestTable(max_num_seqs=4, max_model_len=50)
+    return RequestTable(GrammarCompiler(), max_num_seqs=4, max_model_len=50)
 
 
 def test_a_new_row_takes_its_tokens_and_parameters(table):

@@ -30,6 +30,7 @@ KVLayer = Any  # K and V blocks of one layer; opaque to models
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]
 ByteArray = NDArray[np.uint8]
+MaskArray = NDArray[np.uint32]
 
 PAD_SLOT = -1  # a slot that write_kv skips
 NOT_FINITE, NOTHING_LEFT = -1, -2  # in place of a token: the logits hold NaN or infinity; no token may be chosen
@@ -72,7 +73,7 @@ class IdLists:
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """How to choose a token from each of S rows of logits; see `Step.sample`. Nothing is as wide as a vocabulary."""
+    """How to choose a token from each of S rows of logits; see `Step.sample`. Only masks are as wide as a vocabulary."""
 
     temperature: Float32Array  # [S] below 1e-5: greedy
     top_k: Int32Array  # [S] 0 or less: off
@@ -85,6 +86,8 @@ class SamplingBatch:
     output_index: NDArray[np.uint64]  # [S] Philox counter: how many tokens the request has generated before this one
     num_logprobs: Int32Array  # [S] alternatives to report; -1: no log-probabilities at all
     allowed: IdLists  # nothing else may be chosen, unless the list is empty
+    masks: MaskArray  # [M, ceil(vocab_size / 32)] bit i % 32 of word i // 32: whether token i may be chosen
+    mask_index: Int32Array  # [S] which of the masks holds for a row; -1: none
     banned: IdLists
     biased: IdLists  # no id twice in a row
     bias: Float32Array  # of each biased id
@@ -229,7 +232,8 @@ class Step(Protocol):
         """Choose one token a row, while it is in the cache and without sorting the vocabulary. The order is vLLM's.
 
         The logits x of the ids below `vocab_size` are changed one after another, in float32:
-        1. x = -inf for every id not in `allowed`, if that has any, and for every id in `banned`;
+        1. x = -inf for every id not in `allowed`, if that has any, for every id that the row's mask, if it has one,
+           leaves out, and for every id in `banned`;
         2. x = x + bias, for biased ids;
         3. x = x / repetition_penalty if x > 0, else x * repetition_penalty, for seen ids;
         4. x = x - frequency_penalty * count, then x = x - presence_penalty, for seen ids whose count in the output

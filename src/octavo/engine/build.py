@@ -20,6 +20,7 @@ from octavo.engine import host
 from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
+from octavo.structured.compiler import GrammarCompiler
 from octavo.weights.checkpoint import Checkpoint
 from octavo.weights.sampling_defaults import SamplingDefaults
 from octavo.worker.kv_cache import kv_shape
@@ -34,6 +35,7 @@ class BuiltEngine:
     """An engine that is ready, and the decisions it was built with."""
 
     core: EngineCore
+    grammars: GrammarCompiler  # what compiles a request's grammar before `core` gets the request
     config: EngineConfig  # resolved: no "decide for me" is left
     limits: AdmissionLimits
     memory: MemoryPlan
@@ -67,12 +69,15 @@ def build_engine(
     enter("allocating the KV cache")
     kv = backend.allocate_kv(kv_shape(checkpoint.config, memory.num_blocks, memory.kv_cache_dtype))
     enter("preparing the model")
-    table = RequestTable(max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
+    grammars = GrammarCompiler()
+    table = RequestTable(grammars, max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
     scheduler = _make_scheduler(config, memory)
     step_budget = StepBudget(config.target_itl_ms / 1000) if config.target_itl_ms else None
     core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic, step_budget)
-    return BuiltEngine(core, config, scheduler.limits, memory, vocab_size, checkpoint.eos_token_ids, sampling_defaults)
+    return BuiltEngine(
+        core, grammars, config, scheduler.limits, memory, vocab_size, checkpoint.eos_token_ids, sampling_defaults
+    )
 
 
 def _make_backend(config: EngineConfig, num_threads: int) -> Backend:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.backends.ops import IdLists, Int32Array, SamplingBatch, StepBatch
+from octavo.backends.ops import IdLists, Int32Array, MaskArray, SamplingBatch, StepBatch
 from octavo.config import BLOCK_SIZE
 from octavo.core.messages import ScheduledRow
+from octavo.structured.matcher import Matcher
 from octavo.worker.request_table import RequestTable
 
 
@@ -50,6 +51,7 @@ def build_sampling_batch(rows: Int32Array, table: RequestTable, vocab_size: int)
     num_output_tokens = table.num_tokens[rows] - table.num_prompt_tokens[rows]
     rules = [table.rules_by_row.get(row) for row in rows.tolist()]
     counts = [rule.counts if rule else None for rule in rules]
+    masks, mask_index = _masks([rule.matcher if rule else None for rule in rules], vocab_size)
     return SamplingBatch(
         temperature=table.temperature[rows],
         top_k=table.top_k[rows],
@@ -61,6 +63,8 @@ def build_sampling_batch(rows: Int32Array, table: RequestTable, vocab_size: int)
         seed=table.seed[rows],
         output_index=num_output_tokens.astype(np.uint64),
         num_logprobs=table.num_logprobs[rows],
+        masks=masks,
+        mask_index=mask_index,
         allowed=_id_lists([rule.allowed_ids if rule else () for rule in rules]),
         banned=_id_lists(_banned_ids(rows, table, num_output_tokens)),
         biased=_id_lists([rule.biased_ids if rule else () for rule in rules]),
@@ -88,6 +92,8 @@ def build_scoring_batch(token_ids: Int32Array, num_logprobs: Int32Array, vocab_s
         output_index=np.zeros(num_rows, np.uint64),
         num_logprobs=num_logprobs,
         allowed=IdLists(np.arange(num_rows + 1, dtype=np.int32), token_ids),
+        masks=np.empty((0, -(-vocab_size // 32)), np.uint32),
+        mask_index=np.full(num_rows, -1, np.int32),
         banned=nothing,
         biased=nothing,
         bias=np.empty(0, np.float32),
@@ -97,12 +103,24 @@ def build_scoring_batch(token_ids: Int32Array, num_logprobs: Int32Array, vocab_s
     )
 
 
+def _masks(matchers: Sequence[Matcher | None], vocab_size: int) -> tuple[MaskArray, Int32Array]:
+    """The masks of the rows that have a grammar, and which is whose."""
+    has_mask = np.array([matcher is not None for matcher in matchers])
+    masks = np.empty((np.count_nonzero(has_mask), -(-vocab_size // 32)), np.uint32)
+    for mask, matcher in zip(masks, filter(None, matchers), strict=True):
+        matcher.fill_mask(mask)
+    return masks, np.where(has_mask, np.cumsum(has_mask) - 1, -1).astype(np.int32)
+
+
 def _banned_ids(rows: Int32Array, table: RequestTable, num_output_tokens: Int32Array) -> list[Sequence[int]]:
-    """What would complete a bad word, and what would end the request before its min_tokens are out."""
+    """What would complete a bad word, and what would end the request before its min_tokens are out.
+
+    When a grammar is through, ends are all that may follow: they fill up what is left of min_tokens.
+    """
     banned: list[Sequence[int]] = []
     for row, must_go_on in zip(rows.tolist(), (num_output_tokens < table.min_tokens[rows]).tolist(), strict=True):
-        end_ids = table.stop_token_ids[row] if must_go_on else ()
         rules = table.rules_by_row.get(row)
+        end_ids = table.stop_token_ids[row] if must_go_on and not (rules and rules.is_complete) else ()
         banned.append((*end_ids, *rules.banned_ids) if rules else end_ids)
     return banned
 

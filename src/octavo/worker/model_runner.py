@@ -7,13 +7,15 @@ import numpy as np
 from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Int32Array, KVCache, SampledBatch, Step
 from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
+from octavo.worker.logit_rules import LogitRules
 from octavo.worker.prompt_scorer import PromptScorer
 from octavo.worker.request_table import NO_LOGPROBS, RequestTable
 from octavo.worker.token_logprobs import token_logprobs
 
 ERROR_BY_TOKEN_ID = {
     NOT_FINITE: "the model's logits are not finite",
-    NOTHING_LEFT: "no token may come next: allowed_token_ids, bad_words and min_tokens leave none; relax one of them",
+    NOTHING_LEFT: "no token may come next: allowed_token_ids, bad_words, min_tokens and structured_outputs leave none; "
+    "relax one of them",
 }
 
 
@@ -46,16 +48,24 @@ class ModelRunner:
         sampled = self._step.sample(logits, build_sampling_batch(rows, self._table, self._vocab_size))
         is_chosen = sampled.token_ids >= 0
         self._table.append(rows[is_chosen], sampled.token_ids[is_chosen])
-        sampled_rows = _sampled_rows(rows, sampled, self._table.num_logprobs[rows])
+        sampled_rows = _sampled_rows(rows, sampled, self._table)
         return ModelRunnerOutput(scheduled.step_id, self._scorer.report(sampled_rows))
 
 
-def _sampled_rows(rows: Int32Array, sampled: SampledBatch, num_logprobs: Int32Array) -> tuple[SampledRow, ...]:
+def _sampled_rows(rows: Int32Array, sampled: SampledBatch, table: RequestTable) -> tuple[SampledRow, ...]:
+    num_logprobs = table.num_logprobs[rows]
     return tuple(
-        SampledRow(row, (), error=ERROR_BY_TOKEN_ID[token_id])
+        SampledRow(row, (), error=_error(token_id, table.rules_by_row.get(row)))
         if token_id < 0
         else SampledRow(row, (token_id,), () if num_top == NO_LOGPROBS else (token_logprobs(sampled, index, num_top),))
         for index, (row, token_id, num_top) in enumerate(
             zip(rows.tolist(), sampled.token_ids.tolist(), num_logprobs.tolist(), strict=True)
         )
     )
+
+
+def _error(token_id: int, rules: LogitRules | None) -> str:
+    """Why there is no token."""
+    if rules is not None and rules.error is not None:
+        return f"structured_outputs: {rules.error}"
+    return ERROR_BY_TOKEN_ID[token_id]

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from octavo.backends.ops import Float32Array, Int32Array
 from octavo.config import BLOCK_SIZE
 from octavo.core.messages import NewRow, SchedulerOutput
+from octavo.structured.compiler import GrammarCompiler
 from octavo.worker.logit_rules import LogitRules, has_rules
 
 NO_LOGPROBS = -1  # a num_logprobs that asks for none at all; 0 asks for the chosen token's
@@ -20,7 +21,9 @@ class RequestTable:
     held before its request entered is overwritten or never read.
     """
 
-    def __init__(self, *, max_num_seqs: int, max_model_len: int) -> None:
+    def __init__(self, grammars: GrammarCompiler, *, max_num_seqs: int, max_model_len: int) -> None:
+        """`grammars` has compiled what a row asks for before the row comes."""
+        self._grammars = grammars
         max_num_blocks = -(-max_model_len // BLOCK_SIZE)
         self.token_ids: Int32Array = np.zeros((max_num_seqs, max_model_len), np.int32)
         self.block_table: Int32Array = np.zeros((max_num_seqs, max_num_blocks), np.int32)
@@ -76,4 +79,6 @@ class RequestTable:
         self.seed[row] = new_row.seed
         self.num_logprobs[row] = NO_LOGPROBS if params.logprobs is None else params.logprobs
         if has_rules(new_row):
-            self.rules_by_row[row] = LogitRules(new_row, max_model_len=self.token_ids.shape[1])
+            structure = params.structured_outputs
+            matcher = None if structure is None else self._grammars.matcher(structure)
+            self.rules_by_row[row] = LogitRules(new_row, matcher, max_model_len=self.token_ids.shape[1])

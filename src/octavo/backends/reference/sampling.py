@@ -54,6 +54,9 @@ def apply_rules(row: Float32Array, sampling: SamplingBatch, i: int) -> Float32Ar
     if len(allowed) > 0:
         changed[:] = -np.inf
         changed[allowed] = row[allowed]
+    if sampling.mask_index[i] >= 0:
+        bits = np.unpackbits(sampling.masks[sampling.mask_index[i]].view(np.uint8), bitorder="little", count=len(row))
+        changed[bits == 0] = -np.inf
     changed[sampling.banned.ids[sampling.banned.of_row(i)]] = -np.inf
 
     biased = sampling.biased.of_row(i)

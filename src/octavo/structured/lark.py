@@ -1,0 +1,49 @@
+"""What a request may ask for, in one notation: Lark's, as llguidance reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# Without this the only token allowed inside a text that is certain (a key, a constant) would be the tokenizer's own,
+# and finding it means to spell out all of that text, which may be millions of characters long. The last line counts.
+_OPTIONS = '\n%llguidance {"no_forcing": true}\n'
+
+# Any other format is a remark, as JSON Schema has it, and no constraint.
+_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+_KEYWORDS_OF_MAPS = {"properties", "patternProperties", "$defs", "definitions"}
+_KEYWORDS_OF_DATA = {"const", "enum", "default", "examples"}
+
+
+def lark_grammar(kind: str, source: str) -> str:
+    """The grammar of a StructuredOutputsParams.constraint. Raises an exception of any type where there is none."""
+    match kind:
+        case "json":
+            grammar = f"start: %json {json.dumps(_without_unknown_formats(json.loads(source)))}"
+        case "choice":
+            grammar = "start: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(source))
+        case "regex":
+            from llguidance import regex_to_lark  # not above, as below: it takes long to import
+
+            grammar = f"start: /{regex_to_lark(source)}/"
+        case _:
+            from llguidance.gbnf_to_lark import any_to_lark
+
+            grammar = any_to_lark(source)
+    return grammar + _OPTIONS
+
+
+def _without_unknown_formats(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_unknown_formats(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    known = {}
+    for keyword, value in schema.items():
+        if keyword in _KEYWORDS_OF_MAPS and isinstance(value, dict):
+            known[keyword] = {name: _without_unknown_formats(item) for name, item in value.items()}
+        elif keyword in _KEYWORDS_OF_DATA:
+            known[keyword] = value
+        elif keyword != "format" or value in _FORMATS:
+            known[keyword] = _without_unknown_formats(value)
+    return known

@@ -1,0 +1,43 @@
+"""Matcher: follows the output of one sequence through its grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+
+class Matcher:
+    """Where a sequence stands in its grammar. `error` says why it stands nowhere; from then on nothing may follow."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong: a token that may not follow, or a state that is too complex to go on from."""
+        return self._matcher.get_error().partition("\n")[0] if self._matcher.is_error() else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether only an end-of-sequence token may follow, again and again."""
+        return self._matcher.is_stopped()
+
+    def fill_mask(self, mask: NDArray[np.uint32]) -> None:
+        """Set the bits of the ids that may follow: bit i % 32 of word i // 32. [ceil(vocab_size / 32)]"""
+        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        if self._matcher.is_error():
+            mask[:] = 0
+
+    def accept(self, token_ids: Iterable[int]) -> None:
+        """Go on by these tokens."""
+        self._matcher.consume_tokens(list(token_ids))
+
+    def rollback(self, num_tokens: int) -> None:
+        """Go back by so many tokens: drafts that were not kept."""
+        self._matcher.rollback(num_tokens)
