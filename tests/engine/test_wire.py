@@ -24,6 +24,9 @@ REQUEST = EngineRequest(
         stop_token_ids=(5,),
         output_kind=RequestOutputKind.DELTA,
         logprobs=2,
+        prompt_logprobs=0,
+        truncate_prompt_tokens=-1,
+        spaces_between_special_tokens=False,
         presence_penalty=-0.5,
         logit_bias=((5, -1.5), (7, 100.0)),
         allowed_token_ids=(5, 7),
@@ -50,6 +53,22 @@ CORE_MESSAGES: list[wire.CoreMessage] = [
     wire.Failed("why"),
     wire.Heartbeat(0.0),
 ]
+
+
+def test_the_outputs_of_a_step_fit_into_frames_however_many_log_probabilities_they_hold(monkeypatch):
+    monkeypatch.setattr(wire, "MAX_FRAME_LOGPROBS", 5)
+    plain = RequestOutput("plain", 0, (7,))
+    two = RequestOutput("two", 0, (7,), (TokenLogprobs(-1.0, 1, ((7, -1.0),)),))
+    nine = RequestOutput("nine", 0, (7,), prompt_logprobs=(TokenLogprobs(-1.0, 1, ((7, -1.0), (8, -2.0))),) * 3)
+    assert wire.split_outputs([]) == [[]]
+    assert wire.split_outputs([plain] * 9 + [two, two, plain]) == [[plain] * 9 + [two, two, plain]]
+    assert wire.split_outputs([two, two, two, plain, nine, plain, two, nine]) == [
+        [two, two],
+        [two, plain],
+        [nine],
+        [plain, two],
+        [nine],
+    ]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import replace
 
 from octavo.core.admission import RequestRejected
 from octavo.core.engine_core import EngineCore
@@ -113,7 +114,10 @@ class CoreProcess:
         self._step_started_s = time.monotonic()
         result = core.step()
         self._step_started_s = None
-        self._channel.send(wire.Outputs(result.outputs, result.stats))
+        *early, last = wire.split_outputs(result.outputs)
+        for outputs in early:
+            self._channel.send(wire.Outputs(tuple(outputs), replace(result.stats, num_tokens=0)))  # counted once
+        self._channel.send(wire.Outputs(tuple(last), result.stats))
 
     def _send_phase(self, name: str) -> None:
         self._channel.send(wire.Phase(name, time.monotonic() - self._started_s))

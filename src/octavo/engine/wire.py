@@ -11,6 +11,7 @@ import asyncio
 import select
 import socket
 import threading
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -21,8 +22,9 @@ from octavo.core.messages import EngineRequest, RequestOutput, StepStats
 from octavo.engine.memory import MemoryPlan
 
 MAX_FRAME_BYTES = 64 << 20  # a prompt of a million tokens takes 5 MB
+MAX_FRAME_LOGPROBS = 1 << 20  # of 15 bytes at most; a single output has no more than these and a vocabulary
 LENGTH_BYTES = 4
-HEARTBEAT_S = 2.0  # between two signs of life of the engine process
+HEARTBEAT_S = 0.5  # between two signs of life of the engine process
 RECEIVE_BYTES = 1 << 16
 
 
@@ -106,6 +108,20 @@ Message = TypeVar("Message")
 _encoder = msgspec.msgpack.Encoder()
 _front_decoder: msgspec.msgpack.Decoder[FrontMessage] = msgspec.msgpack.Decoder(FrontMessage)
 _core_decoder: msgspec.msgpack.Decoder[CoreMessage] = msgspec.msgpack.Decoder(CoreMessage)
+
+
+def split_outputs(outputs: Sequence[RequestOutput]) -> list[list[RequestOutput]]:
+    """A step's outputs in parts, one at least, that each fit into a frame: log-probabilities may be very many."""
+    parts: list[list[RequestOutput]] = [[]]
+    num_logprobs = 0
+    for output in outputs:
+        size = sum(1 + len(entry.top) for entry in output.logprobs + output.prompt_logprobs)
+        if parts[-1] and num_logprobs + size > MAX_FRAME_LOGPROBS:
+            parts.append([])
+            num_logprobs = 0
+        parts[-1].append(output)
+        num_logprobs += size
+    return parts
 
 
 def encode_frame(message: FrontMessage | CoreMessage) -> bytes:
