@@ -106,6 +106,13 @@ async def test_messages_become_the_prompt(client, core, system):
     )
 
 
+async def test_the_assistant_s_words_are_continued(client, core):
+    messages = [{"role": "system", "content": "Be brief."}, USER, {"role": "assistant", "content": "Once upon"}]
+    response = await client.post(URL, json=BODY | {"messages": messages})
+    assert response.status_code == 200, response.text
+    assert prompt_of(core.requests[0]) == "system: Be brief.\nuser: Hi\nassistant: Once upon"
+
+
 async def test_counting_tokens(client, core):
     body = {"model": "tiny", "messages": CONVERSATION, "system": "Be brief.", "tools": [LOOK]}
     counted = (await client.post(URL + "/count_tokens", json=body)).json()

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from tests.server.events import read_events
 from tests.server.named_events import read_named_events
+from tests.server.scripted_core import says
 
 pytestmark = pytest.mark.anyio
 
@@ -21,10 +22,8 @@ BODIES: dict[str, dict[str, Any]] = {  # the least that each endpoint takes
     "/v1/messages": {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
 }
 VALUES: tuple[Any, ...] = (
-    None,
-    *(True, False, -2, -1, 0, 1, 2, 3, 100, 2**31, 2**70, 0.5, 1.5, 4.5),
-    *("", "a", "text", [], ["a"], [""], [1], [-1], ["a"] * 17, [[1]], {}, {"5": 1}, {"5": 101}, {"05": 1}, {"a": 1}),
-    *({"type": "text"}, {"type": "a"}, {"include_usage": True}, {"include_usage": 1}),
+    *(None, True, -1, 0, 1, 2**70, 0.5, 4.5, "", "text", [], [""], ["a"] * 17, [1], [[1]], {}),
+    *({"5": 101}, {"05": 1}, {"type": "text"}, {"include_usage": 1}),
 )
 # What a struct cannot say: these depend on the model, or on other fields.
 DEPENDS = re.compile(
@@ -75,7 +74,8 @@ async def test_every_path_is_served(client, document, filled):
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_the_document_says_what_is_accepted(client, document, path):
+async def test_the_document_says_what_is_accepted(client, core, document, path):
+    core.script = says("H")
     schema = body_schema(document, path)
     checker = validator(document, schema)
     for name in schema["properties"]:

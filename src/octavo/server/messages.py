@@ -70,11 +70,14 @@ def _turn_request(body: CountTokensRequest, params: SamplingParams, cache_salt: 
     choice = body.tool_choice
     named: dict[str, Any] = {"type": "function", "name": choice.name}
     values: dict[str, Any] = {"auto": "auto", "any": "required", "tool": named, "none": "none"}
+    is_begun = bool(body.messages) and body.messages[-1].role == "assistant"
     return TurnRequest(
         messages=template_messages(msgspec.convert(_chat_messages(body), list[ChatMessage])),
         params=params,
         tools=tools,
         tool_choice=read_tool_choice(values[choice.type], tools, is_parallel=not choice.disable_parallel_tool_use),
+        add_generation_prompt=not is_begun,
+        continue_final_message=is_begun,
         template_variables={"enable_thinking": body.thinking.type != "disabled"},
         cache_salt=cache_salt,
     )
@@ -100,14 +103,14 @@ def _chat_messages(body: CountTokensRequest) -> list[dict[str, Any]]:
     if body.system:
         messages.append({"role": "system", "content": _text(body.system)})
     for i, message in enumerate(body.messages):
-        messages += _of_user(message, i) if message.role == "user" else [_of_assistant(message, i)]
+        messages += [_of_assistant(message, i)] if message.role == "assistant" else _of_others(message, i)
     return messages
 
 
-def _of_user(message: InputMessage, i: int) -> list[dict[str, Any]]:
-    """What the user says and, each in a message of its own, what came of calls."""
+def _of_others(message: InputMessage, i: int) -> list[dict[str, Any]]:
+    """What is said to the model and, each in a message of its own, what came of calls."""
     if isinstance(message.content, str):
-        return [{"role": "user", "content": message.content}]
+        return [{"role": message.role, "content": message.content}]
     messages: list[dict[str, Any]] = []
     said: list[TextBlock] = []
     for j, block in enumerate(message.content):
@@ -117,8 +120,8 @@ def _of_user(message: InputMessage, i: int) -> list[dict[str, Any]]:
             case ToolResultBlock(call_id, content):
                 messages.append({"role": "tool", "tool_call_id": call_id, "content": _text(content or "")})
             case _:
-                raise _misplaced(i, j, "user")
-    return [*messages, {"role": "user", "content": _text(said)}] if said or not messages else messages
+                raise _misplaced(i, j, message.role)
+    return [*messages, {"role": message.role, "content": _text(said)}] if said or not messages else messages
 
 
 def _of_assistant(message: InputMessage, i: int) -> dict[str, Any]:

@@ -52,9 +52,9 @@ OutputBlock = TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class InputMessage(msgspec.Struct, frozen=True):
-    """One turn of the conversation so far."""
+    """One turn of the conversation so far. If the last is the assistant's, the answer goes on where it ends."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | list[InputBlock]
 
 
@@ -69,7 +69,7 @@ class ToolChoiceParam(msgspec.Struct, frozen=True):
 class Thinking(msgspec.Struct, frozen=True):
     """Whether to think first, where the model's template can choose."""
 
-    type: Literal["enabled", "disabled", "adaptive"]
+    type: Literal["enabled", "adaptive", "between_tools", "disabled"]
 
 
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True):
