@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from octavo.core.sampling_params import StructuredOutputsParams
 from octavo.server.tools import Function, ToolChoice
 from octavo.server.turn_formats import ReasoningFormat, ToolFormat
+from octavo.structured.lark import lark_rule
 
 SpecialId = Callable[[str], int | None]  # the id of a special token; None: it is none
 
@@ -31,15 +32,7 @@ def turn_grammar(answer: str, reasoning: ReasoningFormat | None, special_id: Spe
 def structured_answer(params: StructuredOutputsParams) -> str | None:
     """The rule `answer` for what the parameters ask; None for a grammar, which has a start of its own."""
     kind, source = params.constraint
-    match kind:
-        case "json":
-            return f"answer: %json {source}"
-        case "regex":
-            return "answer: /" + re.sub(r"(\\.)|/", lambda match: match[1] or r"\/", source) + "/"
-        case "choice":
-            return "answer: " + " | ".join(map(json.dumps, json.loads(source)))
-        case _:
-            return None
+    return None if kind == "grammar" else f"answer: {lark_rule(kind, source)}"
 
 
 def called_answer(
@@ -58,7 +51,7 @@ def called_answer(
         head = written(tool_format.before_name + function.name + tool_format.before_arguments)
         rules.append(f"call_{i}: {head} arguments_{i} {written(tool_format.after_arguments)}")
         schema = _NO_PARAMETERS if function.parameters is None else function.parameters
-        rules.append(f"arguments_{i}: %json {json.dumps({**schema, 'type': 'object'}, ensure_ascii=False)}")
+        rules.append(f"arguments_{i}: {lark_rule('json', json.dumps({**schema, 'type': 'object'}))}")
     if choice.mode == "required":
         return "\n".join([f"answer: {written(tool_format.opening)} {calls}", *rules])
     begin = tool_format.begin[0]

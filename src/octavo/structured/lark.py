@@ -17,20 +17,26 @@ _KEYWORDS_OF_DATA = {"const", "enum", "default", "examples"}
 
 def lark_grammar(kind: str, source: str) -> str:
     """The grammar of a StructuredOutputsParams.constraint. Raises an exception of any type where there is none."""
+    if kind != "grammar":
+        return f"start: {lark_rule(kind, source)}{_OPTIONS}"
+    from llguidance.gbnf_to_lark import any_to_lark  # not above, as below: it takes long to import
+
+    return any_to_lark(source) + _OPTIONS
+
+
+def lark_rule(kind: str, source: str) -> str:
+    """What a rule has behind its colon to stand for any constraint but a grammar, which has rules of its own."""
     match kind:
         case "json":
-            grammar = f"start: %json {json.dumps(_without_unknown_formats(json.loads(source)))}"
+            return f"%json {json.dumps(_without_unknown_formats(json.loads(source)))}"
         case "choice":
-            grammar = "start: " + " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(source))
+            return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(source))
         case "regex":
-            from llguidance import regex_to_lark  # not above, as below: it takes long to import
+            from llguidance import regex_to_lark
 
-            grammar = f"start: /{regex_to_lark(source)}/"
+            return f"/{regex_to_lark(source)}/"
         case _:
-            from llguidance.gbnf_to_lark import any_to_lark
-
-            grammar = any_to_lark(source)
-    return grammar + _OPTIONS
+            raise ValueError(f"no rule can stand for a {kind}")
 
 
 def _without_unknown_formats(schema: Any) -> Any:
