@@ -10,9 +10,15 @@ from tests.fuzz.exchange import Exchange
 from tests.fuzz.mutations import METHODS, PATHS, mutate, mutate_headers
 from tests.fuzz.values import ValueMaker
 
+MESSAGES = [{"role": "user", "content": "Hi"}]
 BASES: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "seed": 1},
+    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 3, "seed": 1},
     "/v1/completions": {"prompt": "Hi", "max_tokens": 3, "seed": 1},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 3},
+    "/v1/messages": {"messages": MESSAGES, "max_tokens": 3},
+    "/v1/messages/count_tokens": {"messages": MESSAGES},
+    "/tokenize": {"prompt": "Hi"},
+    "/detokenize": {"tokens": [5]},
 }
 
 
@@ -54,6 +60,7 @@ class RequestMaker:
         if path in BASES and isinstance(value, dict) and rng.random() < 0.7:
             value = BASES[path] | {name: value[name] for name in rng.sample(sorted(value), min(len(value), 4))}
         if isinstance(value, dict) and rng.random() < 0.9:
+            value.pop("model", None)
             limit = "max_output_tokens" if path.endswith("/responses") else "max_tokens"
             value[limit] = rng.choice((1, 2, 4))
         return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")

@@ -18,7 +18,7 @@ from tests.server.conftest import client_of
 pytestmark = pytest.mark.anyio
 
 KEY, OTHER_KEY = "sk-first-0123456789", "sk-sécond"
-OPEN_PATHS = ("/", "/v1", "/health", "/ping", "/version")
+OPEN_PATHS = ("/", "/v1", "/health", "/ping", "/version", "/metrics")
 
 
 def bearer(key: str) -> dict[str, bytes]:
@@ -161,14 +161,20 @@ async def test_a39_a_browser_may_ask_whether_it_may_ask(engine):
         assert "access-control-allow-origin" not in response.headers
 
 
+SALTED: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "Hi"}]},
+    COMPLETIONS: {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+}
+
+
 async def salts(client, core, headers: dict[str, bytes], cache_salt: str) -> set[str]:
     """The salts under which the engine gets what is sent with this key and this salt, whatever the endpoint."""
     core.sent.clear()
-    for path in (CHAT, COMPLETIONS):
+    for path, body in SALTED.items():
         for stream in (False, True):
-            body = {"cache_salt": cache_salt, "stream": stream}
-            required = {"prompt": "Hi"} if path == COMPLETIONS else {"messages": [{"role": "user", "content": "Hi"}]}
-            assert (await client.post(path, json=required | body, headers=headers)).status_code == 200
+            fields = {"cache_salt": cache_salt, "stream": stream}
+            assert (await client.post(path, json=body | fields, headers=headers)).status_code == 200
     return {request.cache_salt for request in core.requests}
 
 
@@ -182,6 +188,15 @@ async def test_a40_the_salt_is_the_keys(guarded, core):
     assert await salts(guarded, core, {"x-api-key": KEY.encode()}, "mine") == {seen[KEY, "mine"]}
     for chosen in random.Random(40).sample(sorted(seen.values()), 4):
         assert not await salts(guarded, core, bearer(KEY), chosen) & set(seen.values())
+
+
+async def test_a40_an_endpoint_without_salts_salts_by_the_key_alone(guarded, core):
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
+    for headers in (bearer(KEY), bearer(OTHER_KEY)):
+        assert (await guarded.post("/v1/messages", json=body, headers=headers)).status_code == 200
+    first, second = (request.cache_salt for request in core.requests)
+    assert len({"", first, second}) == 3
+    assert await salts(guarded, core, bearer(KEY), "") == {first}
 
 
 async def test_a40_without_keys_the_client_salts(client, core):
