@@ -9,6 +9,9 @@ from typing import Any
 # and finding it means to spell out all of that text, which may be millions of characters long. The last line counts.
 _OPTIONS = '\n%llguidance {"no_forcing": true}\n'
 
+# Without this a model that likes blanks may write nothing else.
+_JSON_OPTIONS = {"whitespace_pattern": r" |\n[ \t]{0,40}"}
+
 # Any other format is a remark, as JSON Schema has it, and no constraint.
 _FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 _KEYWORDS_OF_MAPS = {"properties", "patternProperties", "$defs", "definitions"}
@@ -28,13 +31,14 @@ def lark_rule(kind: str, source: str) -> str:
     """What a rule has behind its colon to stand for any constraint but a grammar, which has rules of its own."""
     match kind:
         case "json":
-            return f"%json {json.dumps(_without_unknown_formats(json.loads(source)))}"
+            schema = _without_unknown_formats(json.loads(source))
+            return f"%json {json.dumps({'x-guidance': _JSON_OPTIONS, **schema})}"
         case "choice":
             return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(source))
         case "regex":
             from llguidance import regex_to_lark
 
-            return f"/{regex_to_lark(source)}/"
+            return f"/{regex_to_lark(source, 'd')}/"
         case _:
             raise ValueError(f"no rule can stand for a {kind}")
 

@@ -36,7 +36,8 @@ class Matcher:
 
     def accept(self, token_ids: Iterable[int]) -> None:
         """Go on by these tokens."""
-        self._matcher.consume_tokens(list(token_ids))
+        for token_id in token_ids:
+            self._matcher.consume_token(token_id)
 
     def rollback(self, num_tokens: int) -> None:
         """Go back by so many tokens: drafts that were not kept."""
