@@ -171,10 +171,11 @@ def test_arguments_are_not_held_back() -> None:
 
 
 def test_an_answer_in_json_is_not_held_back() -> None:
-    parser = TurnParser(0, tool_format=LLAMA, tool_names=TOOLS)
-    assert parser.add('{"na') == []
-    [event] = parser.add("tion")
-    assert event.text == '{"nation'
+    for first, second in (('{"na', "tion"), ('{"name": "f', 'oo"')):
+        parser = TurnParser(0, tool_format=LLAMA, tool_names=TOOLS)
+        assert parser.add(first) == []
+        [event] = parser.add(second)
+        assert event.text == first + second
 
 
 def test_call_ids_differ_and_suit_the_templates() -> None:

@@ -24,6 +24,7 @@ _JSON_HEAD = re.compile(
 _PLAIN_HEAD = re.compile(r"([\w.-]{1,256})(?:\[CALL_ID\]\w+)?(?:\[ARGS\])?\s*(?=\{)")
 _PLAIN_HEAD_SO_FAR = re.compile(r"[\w.-]{1,256}(?:\[[A-Z_]*\]?\w*){0,2}\s*")  # and more, which does no harm
 
+_FIRST_NAME = re.compile(rf'\{{\s*"name"\s*:\s*"({_NAME})"')
 _FIRST_KEY = re.compile(r'\{\s*(?:"([^"]*"?)?)?')
 _CALL_KEYS = ('name"', 'type"', 'arguments"', 'parameters"')
 
@@ -56,6 +57,7 @@ class TurnParser:
         self._undone = ""  # taken for the beginning of calls: text, if none comes
         self._drops_blanks = is_reasoning  # before the next text
         self._scanner = JsonScanner()
+        self._num_scanned = 0  # characters of the buffer that it has seen
         self._arguments_depth = 0  # brackets that are open around the arguments
         self._events: list[TurnEvent] = []
         self._read: Callable[[bool], bool] = self._read_reasoning if is_reasoning else self._read_opening
@@ -103,7 +105,7 @@ class TurnParser:
                 return False
             if text.startswith("{"):
                 self._undone = self._take(len(self._buffer) - len(text))
-                self._read = self._read_head
+                self._begin_head()
         return True
 
     def _read_text(self, is_last: bool) -> bool:
@@ -135,8 +137,13 @@ class TurnParser:
             taken = self._take(1)
             self._undone = self._undone and self._undone + taken
         else:
-            self._read = self._read_head
+            self._begin_head()
         return True
+
+    def _begin_head(self) -> None:
+        self._scanner = JsonScanner()
+        self._num_scanned = 0
+        self._read = self._read_head
 
     def _read_head(self, is_last: bool) -> bool:
         """From a call's first letter to its arguments."""
@@ -151,7 +158,7 @@ class TurnParser:
             self._start_call(match[1], match.end(), depth=int(is_json))
             self._read = self._read_arguments
             return True
-        if is_json and (self._is_marked or _may_be_call(self._buffer)):
+        if is_json and (self._is_marked or _may_be_call(self._buffer, self._tool_names)):
             return self._read_object(is_last)
         if self._tools.has_plain_names and _PLAIN_HEAD_SO_FAR.fullmatch(self._buffer) and not is_last:
             return False
@@ -159,14 +166,14 @@ class TurnParser:
 
     def _read_object(self, is_last: bool) -> bool:
         """A call whose parts come in another order is understood once it is there as a whole."""
-        scanner = JsonScanner()
-        num_chars, has_ended = scanner.scan(self._buffer, 0)
+        num_chars, has_ended = self._scanner.scan(self._buffer[self._num_scanned :], 0)
+        self._num_scanned += num_chars
         if not has_ended and not is_last:
             return False
-        call = _parse_call(self._buffer[:num_chars])
+        call = _parse_call(self._buffer[: self._num_scanned])
         if call is None or not self._is_call(call[0]):
             return self._leave_calls()
-        self._start_call(call[0], num_chars, depth=0)
+        self._start_call(call[0], self._num_scanned, depth=0)
         self._emit_arguments(call[1])
         return self._end_call()
 
@@ -246,10 +253,12 @@ class TurnParser:
             self._events.append(ToolArgumentsDelta(self._index, self.num_calls - 1, text))
 
 
-def _may_be_call(text: str) -> bool:
-    """Whether the first key, as far as it is known, is one that calls have."""
-    match = _FIRST_KEY.match(text)
-    return match is not None and any(key.startswith(match[1] or "") for key in _CALL_KEYS)
+def _may_be_call(text: str, tool_names: Collection[str]) -> bool:
+    """Whether an object may yet be a call: its first key is one that calls have, and a name there a tool's."""
+    if name := _FIRST_NAME.match(text):
+        return name[1] in tool_names
+    key = _FIRST_KEY.match(text)
+    return key is not None and any(known.startswith(key[1] or "") for known in _CALL_KEYS)
 
 
 class _Call(msgspec.Struct):
