@@ -145,6 +145,7 @@ async def test_going_on_from_a_response(client, core):
         "assistant: Four\nuser: Five\nassistant: "
     )
     assert (await client.get(f"{URL}/{second['id']}")).json() == second
+    assert error_of(await client.get(f"{URL}/{second['id']}?stream=true"))["param"] == "stream"
     deleted = (await client.delete(f"{URL}/{first['id']}")).json()
     assert deleted == {"object": "response", "id": first["id"], "deleted": True}
     for response in (

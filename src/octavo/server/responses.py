@@ -66,6 +66,8 @@ async def create_response(request: Request, body: ResponsesRequest) -> HttpRespo
 
 async def get_response(request: Request) -> HttpResponse:
     """A stored response; one made in the background is there from its beginning."""
+    if request.query_params.get("stream", "false") != "false":
+        raise invalid("stream", "a stored response comes as a whole; leave stream out")
     return json_response(_stored(request).response)
 
 
