@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import islice
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from octavo.engine.chat_template import Message
+    from octavo.structured.grammar import Grammar
+    from octavo.structured.vocabulary import Vocabulary
 
 
 class LLM:
@@ -80,8 +83,11 @@ class LLM:
             self._input_processor.process(prompt, dataclasses.replace(params, output_kind=RequestOutputKind.FINAL_ONLY))
             for prompt, params in zip(prompt_list, _params_list(sampling_params, len(prompt_list)), strict=True)
         ]
+        grammars = self._compile_grammars(requests)
         with _ProgressBar(len(requests), is_shown=use_tqdm) as progress:
-            return self._run(requests, [prompt_text(prompt) for prompt in prompt_list], progress)
+            outputs = self._run(requests, [prompt_text(prompt) for prompt in prompt_list], progress)
+        del grammars  # held until here, so that the workers find them
+        return outputs
 
     def chat(
         self,
@@ -140,12 +146,23 @@ class LLM:
     def close(self) -> None:
         """Release the model and its KV cache."""
         self.engine.core.close()
+        self.engine.grammars.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _compile_grammars(self, requests: list[EngineRequest]) -> list[Grammar]:
+        wanted = [params for request in requests if (params := request.sampling_params.structured_outputs)]
+        if wanted:
+            self.engine.grammars.learn(self._vocabulary)
+        return [self.engine.grammars.compile(params) for params in wanted]
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return self._input_processor.vocabulary()
 
     def _run(
         self, requests: list[EngineRequest], texts: list[str | None], progress: _ProgressBar

@@ -66,6 +66,9 @@ class ServeOptions(EngineOptions):
     trust_request_chat_template: Annotated[
         bool, typer.Option("--trust-request-chat-template", help="Let requests bring a chat template of their own.")
     ] = False
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="Start an engine that dies again, once; else end, with 1.")
+    ] = False
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
     ] = 30.0
@@ -83,6 +86,7 @@ class ServeOptions(EngineOptions):
                 ssl_certfile=self.ssl_certfile,
                 ssl_keyfile=self.ssl_keyfile,
                 shutdown_timeout_s=self.shutdown_timeout,
+                restarts=self.restart,
                 tool_call_parser=self.tool_call_parser,
                 reasoning_parser=self.reasoning_parser,
                 trust_request_chat_template=self.trust_request_chat_template,

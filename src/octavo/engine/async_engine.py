@@ -140,8 +140,17 @@ class AsyncEngine:
         front.check_not_overloaded(len(prompts) * params.n)
         with front.limit.reserve(len(prompts) * params.n):
             tokenized = await front.texts.tokenize(prompts, truncates=params.truncate_prompt_tokens is not None)
-        self.check_ready()  # tokenizing may have taken long
-        return front.submit(tokenized, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
+            if params.structured_outputs is not None:
+                await front.send_vocabulary()
+        self.check_ready()  # that may have taken long
+        stream = front.submit(tokenized, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
+        if params.structured_outputs is not None:
+            try:
+                await stream.wait_until_begun()  # whether its grammar can be compiled, only the engine process knows
+            except BaseException:
+                stream.close()
+                raise
+        return stream
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
@@ -225,8 +234,8 @@ class AsyncEngine:
             case wire.Outputs(outputs, stats):
                 self._stats = stats
                 self._require_front().take_outputs(outputs, stats)
-            case wire.Rejected(request_id, code, text):
-                self._require_front().reject(request_id, RequestRejected(code, text))
+            case wire.Rejected(request_id, code, text, param):
+                self._require_front().reject(request_id, RequestRejected(code, text, param))
             case wire.Failed(text):
                 self._failure = text
             case wire.Heartbeat(step_s) if step_s > MAX_STEP_S:

@@ -15,13 +15,15 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from octavo.core.admission import RequestRejected
 from octavo.core.engine_core import EngineCore
-from octavo.core.messages import EngineRequest
+from octavo.core.messages import EngineRequest, RequestOutput
 from octavo.engine import wire
-from octavo.engine.build import build_engine
+from octavo.engine.build import BuiltEngine, build_engine
+from octavo.engine.grammar_queue import GrammarQueue
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.source import CheckpointError
 
@@ -54,9 +56,10 @@ class CoreProcess:
         """Serve until the front says Shutdown or is gone (0), or until the engine fails (1)."""
         threading.Thread(target=self._watch_front, name="watch-front", daemon=True).start()
         try:
-            core = self._build()
-            self._loop(core)
-            core.close()
+            built = self._build()
+            self._loop(built.core, GrammarQueue(built.grammars, self._channel.wake))
+            built.core.close()
+            built.grammars.close()
         except (EOFError, ConnectionError):
             return 0
         except StartError as error:
@@ -68,7 +71,7 @@ class CoreProcess:
             return 1
         return 0
 
-    def _build(self) -> EngineCore:
+    def _build(self) -> BuiltEngine:
         [start] = self._channel.receive(wait=True)
         if not isinstance(start, wire.Start):
             raise wire.WireError(f"the first message is {type(start).__name__}; it must be Start")
@@ -87,30 +90,46 @@ class CoreProcess:
                 sampling_defaults=built.sampling_defaults,
             )
         )
-        return built.core
+        return built
 
-    def _loop(self, core: EngineCore) -> None:
+    def _loop(self, core: EngineCore, grammars: GrammarQueue) -> None:
         while True:
             for message in self._channel.receive(wait=not core.has_unfinished):
                 match message:
-                    case wire.Add(request):
+                    case wire.Add(request) if request.sampling_params.structured_outputs is None:
                         self._add(core, request)
+                    case wire.Add(request):
+                        grammars.add(request)
+                    case wire.Learn(vocabulary):
+                        grammars.learn(vocabulary)
                     case wire.Abort(request_id, index):
+                        grammars.abort(request_id)
                         core.abort_request(request_id, index)
                     case wire.Shutdown():
                         return
                     case wire.Start():
                         raise wire.WireError("a second Start; the engine is built once")
+            for request, rejection in grammars.take():
+                if rejection is None:
+                    self._add(core, request)
+                else:
+                    self._reject(request, rejection)
             if core.has_unfinished:
-                self._step(core)
+                for output in self._step(core):
+                    if output.finish_reason is not None:
+                        grammars.release(output.request_id, output.index)
 
     def _add(self, core: EngineCore, request: EngineRequest) -> None:
         try:
             core.add_request(request)
         except RequestRejected as rejection:
-            self._channel.send(wire.Rejected(request.request_id, rejection.code, str(rejection)))
+            self._reject(request, rejection)
 
-    def _step(self, core: EngineCore) -> None:
+    def _reject(self, request: EngineRequest, rejection: RequestRejected) -> None:
+        message = wire.Rejected(request.request_id, rejection.code, str(rejection), rejection.param)
+        self._channel.send(message)
+
+    def _step(self, core: EngineCore) -> Sequence[RequestOutput]:
         self._step_started_s = time.monotonic()
         result = core.step()
         self._step_started_s = None
@@ -118,6 +137,7 @@ class CoreProcess:
         for outputs in early:
             self._channel.send(wire.Outputs(tuple(outputs), replace(result.stats, num_tokens=0)))  # counted once
         self._channel.send(wire.Outputs(tuple(last), result.stats))
+        return result.outputs
 
     def _send_phase(self, name: str) -> None:
         self._channel.send(wire.Phase(name, time.monotonic() - self._started_s))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from enum import Enum
 
 
 class EngineState(Enum):
-    """Where an engine stands in its life; it goes down this list and never back."""
+    """Where an engine stands in its life; it goes down this list, and back only by a restart."""
 
     LOADING = "loading"
     READY = "ready"
@@ -31,6 +32,22 @@ class EngineUnavailableError(RuntimeError):
     def __init__(self, status: EngineStatus) -> None:
         super().__init__(_reason(status))
         self.state = status.state
+
+
+def describe_exit(status: int) -> str:
+    """What the exit status of an engine process that did not say why it left means, and what to do."""
+    if status >= 0:
+        return f"its process ended with status {status}; its last lines in the log say why"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    remedy = {
+        "SIGKILL": "if the machine ran out of memory, lower --gpu-memory-utilization or --max-model-len",
+        "SIGILL": "this CPU lacks an instruction of the build; `octavo doctor` shows what is in use",
+        "SIGTERM": "somebody ended it by hand; end the server instead",
+    }.get(name, "please report it, with the log")
+    return f"its process was ended by {name}; {remedy}"
 
 
 def _reason(status: EngineStatus) -> str:

@@ -41,6 +41,8 @@ class Front:
         self.limit = limit
         self._metrics = metrics
         self._send = send
+        self._has_sent_vocabulary = False
+        self._sends_vocabulary = asyncio.Lock()
         self._stream_by_id: dict[str, GenerationStream] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -74,6 +76,13 @@ class Front:
             self._send(wire.Add(request))
         self._idle.clear()
         return stream
+
+    async def send_vocabulary(self) -> None:
+        """Tell the core the model's tokens, unless it knows them: before the first request that has a grammar."""
+        async with self._sends_vocabulary:
+            if not self._has_sent_vocabulary:
+                self._send(wire.Learn(await asyncio.to_thread(self._inputs.vocabulary)))
+                self._has_sent_vocabulary = True
 
     def check_not_overloaded(self, num_choices: int) -> None:
         """Raise EngineOverloadedError, which costs nothing, before anything is done for a request that cannot wait."""

@@ -21,6 +21,7 @@ class GenerationStream:
         self._prompt_index_by_id = {request.request_id: i for i, request in enumerate(requests)}
         self._unfinished_ids = dict.fromkeys(self._prompt_index_by_id)
         self._queue: asyncio.Queue[GenerationOutput | Exception] = asyncio.Queue()
+        self._first: GenerationOutput | None = None  # taken from the queue already
         self._abort = abort
 
     def prompt_index(self, output: GenerationOutput) -> int:
@@ -30,6 +31,10 @@ class GenerationStream:
     def put(self, item: GenerationOutput | Exception) -> None:
         """Hand the next output, or the error that ends the stream, to whoever iterates."""
         self._queue.put_nowait(item)
+
+    async def wait_until_begun(self) -> None:
+        """Wait for the first output, which stays to be iterated over. Raises what ended the stream before it."""
+        self._first = await self._take()
 
     def close(self) -> None:
         """Abort whatever has not ended. Never waits, so that it works while a task is being cancelled."""
@@ -43,9 +48,13 @@ class GenerationStream:
     async def __anext__(self) -> GenerationOutput:
         if not self._unfinished_ids:
             raise StopAsyncIteration
+        item, self._first = self._first or await self._take(), None
+        if item.finished:
+            del self._unfinished_ids[item.request_id]
+        return item
+
+    async def _take(self) -> GenerationOutput:
         item = await self._queue.get()
         if isinstance(item, Exception):
             raise item
-        if item.finished:
-            del self._unfinished_ids[item.request_id]
         return item

@@ -70,6 +70,10 @@ class EngineMetrics:
         self._stats = StepStats()
         self._times_by_id: dict[str, _RequestTimes] = {}
 
+    def begin_process(self) -> None:
+        """The totals of the stats begin at 0 again, as a new engine process counts them."""
+        self._stats = StepStats()
+
     def render(self) -> bytes:
         """All of it in the text format 0.0.4."""
         return generate_latest(self._registry)

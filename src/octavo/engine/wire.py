@@ -8,11 +8,12 @@ becomes one of the messages below or an error.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 import threading
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +21,7 @@ from octavo.config import EngineConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats
 from octavo.engine.memory import MemoryPlan
+from octavo.structured.vocabulary import Vocabulary
 
 MAX_FRAME_BYTES = 64 << 20  # a prompt of a million tokens takes 5 MB
 MAX_FRAME_LOGPROBS = 1 << 20  # of 15 bytes at most; a single output has no more than these and a vocabulary
@@ -42,6 +44,12 @@ class Add(msgspec.Struct, frozen=True, tag=True):
     """front -> core: serve this request."""
 
     request: EngineRequest
+
+
+class Learn(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: the model's tokens; before the first request that has a grammar."""
+
+    vocabulary: Vocabulary
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
@@ -81,11 +89,12 @@ class Outputs(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):
-    """core -> front: the request cannot be served; `code` is that of RequestRejected."""
+    """core -> front: the request cannot be served; `code` and `param` are those of RequestRejected."""
 
     request_id: str
     code: str
     message: str
+    param: str | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -100,7 +109,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     step_s: float
 
 
-FrontMessage = Start | Add | Abort | Shutdown
+FrontMessage = Start | Add | Learn | Abort | Shutdown
 CoreMessage = Phase | Ready | Outputs | Rejected | Failed | Heartbeat
 
 Message = TypeVar("Message")
@@ -148,6 +157,7 @@ class CoreChannel:
         self._connection = connection
         self._received = bytearray()
         self._send_lock = threading.Lock()
+        self._wakeups, self._waker = os.pipe()
 
     def send(self, message: CoreMessage) -> None:
         """Write the message, waiting while the socket is full. Raises OSError when the front process is gone."""
@@ -156,12 +166,17 @@ class CoreChannel:
             self._connection.sendall(frame)
 
     def receive(self, *, wait: bool) -> list[FrontMessage]:
-        """Every message that has arrived; with `wait` at least one.
+        """Every message that has arrived; with `wait` at least one, unless somebody calls `wake`.
 
         Raises EOFError when the front process is gone.
         """
         messages: list[FrontMessage] = []
-        while self._is_readable(timeout_s=None if wait and not messages else 0.0):
+        while readable := self._readable(timeout_s=None if wait and not messages else 0.0):
+            if self._wakeups in readable:
+                os.read(self._wakeups, RECEIVE_BYTES)
+                wait = False
+            if self._connection not in readable:
+                continue
             chunk = self._connection.recv(RECEIVE_BYTES)
             if not chunk:
                 raise EOFError("the front process is gone")
@@ -169,14 +184,18 @@ class CoreChannel:
             messages += self._whole_messages()
         return messages
 
+    def wake(self) -> None:
+        """End a `receive` that waits, or the next one that would. Any thread may call it."""
+        os.write(self._waker, b"!")
+
     def wait_for_front_to_leave(self, timeout_s: float) -> bool:
         """Whether the front process closed its end within `timeout_s`. Reads nothing, so any thread may call it."""
         poll = select.poll()
         poll.register(self._connection, 0)  # no event asked for: only the hang-up is reported
         return bool(poll.poll(timeout_s * 1000))
 
-    def _is_readable(self, timeout_s: float | None) -> bool:
-        return bool(select.select([self._connection], [], [], timeout_s)[0])
+    def _readable(self, timeout_s: float | None) -> list[Any]:
+        return select.select([self._connection, self._wakeups], [], [], timeout_s)[0]
 
     def _whole_messages(self) -> list[FrontMessage]:
         messages = []

@@ -110,7 +110,7 @@ def as_api_error(error: Exception) -> ApiError:
         case ChatTemplateError():
             return invalid("messages", str(error))
         case RequestRejected():
-            return ApiError(400, error.code, str(error))
+            return ApiError(400, error.code, str(error), error.param)
         case EngineOverloadedError():
             return ApiError(429, OVERLOADED, str(error))
         case EngineUnavailableError():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,6 +22,9 @@ KEEP_ALIVE_S = 75  # longer than clients keep idle connections, lest one is clos
 FLUSH_TIMEOUT_S = 5  # for responses that are complete and still on their way to the client
 
 
+logger = logging.getLogger("octavo.server")
+
+
 class CertificateError(Exception):
     """The certificate or its key cannot be used: the message says why."""
 
@@ -29,13 +33,14 @@ class HttpServer:
     """Serves `engine`, which nobody has started, on a socket that listens already.
 
     The first SIGINT or SIGTERM lets running requests finish for `shutdown_timeout_s`, while new ones get 503; the
-    second ends them. Raises CertificateError.
+    second ends them. An engine that dies is started again once, if the config says so. Raises CertificateError.
     """
 
     def __init__(self, engine: AsyncEngine, config: ServerConfig, listener: socket.socket) -> None:
         self._engine = engine
         self._listener = listener
         self._shutdown_timeout_s = config.shutdown_timeout_s
+        self._num_restarts_left = int(config.restarts)
         settings = uvicorn.Config(
             create_app(engine, config),
             http="httptools",
@@ -58,18 +63,20 @@ class HttpServer:
         self._signals: asyncio.Queue[None] = asyncio.Queue()
 
     async def run(self, on_ready: Callable[[AsyncEngine], None]) -> None:
-        """Serve until a signal; `on_ready` is called once the engine is ready.
+        """Serve until a signal; `on_ready` is called whenever the engine has become ready.
 
-        Raises EngineUnavailableError, with the cause, if the engine could not start or has died by then.
+        Raises EngineUnavailableError, with the cause, if the engine could not start or has died for good.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._signals.put_nowait, None)
         serving = asyncio.create_task(self._server.serve(sockets=[self._listener]))
         try:
             await self._engine.start()
-            if await self._finish_before_signal(self._engine.wait_until_ready()):
+            while await self._finish_before_signal(self._engine.wait_until_ready()):
                 on_ready(self._engine)
-                await self._signals.get()
+                if not await self._finish_before_signal(self._engine.wait_until_dead()):
+                    break
+                await self._restart()
             await self._finish_before_signal(self._engine.drain(self._shutdown_timeout_s))
             if self._engine.status.state is EngineState.DEAD:
                 raise EngineUnavailableError(self._engine.status)
@@ -77,6 +84,15 @@ class HttpServer:
             await self._engine.close()
             self._server.stop()
             await serving
+
+    async def _restart(self) -> None:
+        """Start the engine again, or raise the EngineUnavailableError that it is dead for."""
+        failure = EngineUnavailableError(self._engine.status)
+        if self._num_restarts_left == 0:
+            raise failure
+        self._num_restarts_left -= 1
+        logger.error("%s; it is started again, which happens once", failure)
+        await self._engine.restart()
 
     async def _finish_before_signal(self, work: Coroutine[Any, Any, object]) -> bool:
         """Whether `work` came to its end; a signal cancels it."""

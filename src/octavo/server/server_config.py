@@ -19,6 +19,7 @@ class ServerConfig:
     ssl_certfile: str | None = None  # PEM; with one, the server speaks HTTPS only
     ssl_keyfile: str | None = None  # PEM; None: the key is in `ssl_certfile`
     shutdown_timeout_s: float = 30.0
+    restarts: bool = False  # an engine that dies once it was ready: once; otherwise the server ends, with an error
     tool_call_parser: str = AUTO  # how the model writes tool calls: a name of TOOL_FORMATS
     reasoning_parser: str = AUTO  # and how it writes reasoning: a name of REASONING_FORMATS
     trust_request_chat_template: bool = False  # whether requests may bring a template of their own

@@ -38,6 +38,10 @@ class GrammarChecker:
             raise ValueError(verdict["error"])
         return str(verdict["grammar"])
 
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "octavo.structured.checker_process"]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -49,6 +49,11 @@ class GrammarCompiler:
             self._recent.popitem(last=False)
         return grammar
 
+    def close(self) -> None:
+        """End what was started for the first grammar."""
+        if self._checker is not None:
+            self._checker.close()
+
     def matcher(self, params: StructuredOutputsParams) -> Matcher:
         """A new matcher of a grammar that was compiled and is held. Raises KeyError for any other."""
         return self._grammar_by_params[params].matcher()
