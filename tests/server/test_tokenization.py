@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 BOS_ID = 1
 HI = [byte_id(byte) for byte in b"Hi"]
 USER = {"role": "user", "content": "Hi"}
+TOOL = {"type": "function", "function": {"name": "look", "description": "around"}}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,9 @@ async def test_a19_a_text_begins_with_bos_once_by_every_way(client, core, text, 
     assert (await ask(client, "/tokenize", prompt=text, **fields))["tokens"] == expected
 
 
-@pytest.mark.parametrize("fields", [{}, {"add_special_tokens": True}, {"add_generation_prompt": False}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"add_special_tokens": True}, {"add_generation_prompt": False}, {"tools": [TOOL]}]
+)
 async def test_a19_a_conversation_is_counted_as_it_is_answered(client, core, fields):
     await ask(client, "/v1/chat/completions", messages=[USER], **fields)
     answer = await ask(client, "/tokenize", messages=[USER], **fields)
@@ -97,6 +100,7 @@ async def test_texts_longer_than_the_context_are_counted(client):
         ("/tokenize", {"messages": []}, "messages"),
         ("/tokenize", {"messages": [{"role": "user"}]}, "messages[0].content"),
         ("/tokenize", {"messages": [USER], "chat_template_kwargs": {"tools": []}}, "chat_template_kwargs"),
+        ("/tokenize", {"messages": [USER], "chat_template": "{{ 1 }}"}, "chat_template"),
         ("/detokenize", {}, "tokens"),
         ("/detokenize", {"tokens": "a"}, "tokens"),
         ("/detokenize", {"tokens": [-1]}, "tokens"),

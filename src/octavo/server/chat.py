@@ -27,15 +27,16 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
     serving = serving_of(request)
     check_stream_options(body)
     model = serving.model_name(body.model)
-    turn_request = replace(_turn_request(body, serving), cache_salt=tenant_salt(request, body.cache_salt))
-    turn = await open_turn(serving, turn_request)
+    requested = replace(turn_request(body, serving), cache_salt=tenant_salt(request, body.cache_salt))
+    turn = await open_turn(serving, requested)
     answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, serving.engine.tokenizer, body)
     if body.stream:
         return EventStream(answer.chunks(), turn.close)
     return json_response(await answer.whole())
 
 
-def _turn_request(body: ChatCompletionRequest, serving: Serving) -> TurnRequest:
+def turn_request(body: ChatCompletionRequest, serving: Serving) -> TurnRequest:
+    """The turn that the body asks for. Raises the error for what the server does not do, and ParameterError."""
     if body.chat_template is not None and not serving.config.trust_request_chat_template:
         message = "chat_template is a program, and refused; --trust-request-chat-template lets clients send it"
         raise invalid("chat_template", message, "unsupported_parameter")

@@ -10,15 +10,14 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import PromptDict
 from octavo.server.answer import json_response
-from octavo.server.chat_messages import template_messages, template_variables
-from octavo.server.chat_protocol import ChatMessage
+from octavo.server.chat import turn_request
+from octavo.server.chat_protocol import ChatCompletionRequest, ChatMessage
 from octavo.server.errors import invalid
 from octavo.server.serving import Serving, serving_of
 from octavo.server.tools import Tool
-from octavo.server.turn import TurnRequest, render_turn
+from octavo.server.turn import render_turn
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +27,12 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
     tools: list[Tool] = []
-    add_generation_prompt: bool = True
+    tool_choice: str | dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool = False
+    chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] = {}
+    reasoning_effort: str | None = None
     add_special_tokens: bool | None = None  # unless told: for a prompt, as completions do, and not for messages
     return_token_strs: bool = False
     content: str | None = None
@@ -105,15 +108,18 @@ async def _prompt(serving: Serving, body: TokenizeRequest) -> PromptDict:
             (given or ["prompt"])[-1], f"the body holds {given or 'none'} of prompt, messages and content; send one"
         )
     if body.messages is not None:
-        turn = TurnRequest(
-            messages=template_messages(body.messages),
-            params=SamplingParams(),
+        chat = ChatCompletionRequest(
+            messages=body.messages,
             tools=body.tools,
+            tool_choice=body.tool_choice,
             add_generation_prompt=body.add_generation_prompt,
+            continue_final_message=body.continue_final_message,
             add_special_tokens=bool(body.add_special_tokens),
-            template_variables=template_variables(body.chat_template_kwargs),
+            chat_template=body.chat_template,
+            chat_template_kwargs=body.chat_template_kwargs,
+            reasoning_effort=body.reasoning_effort,
         )
-        return await render_turn(serving, turn)
+        return await render_turn(serving, turn_request(chat, serving))
     if body.content is not None:
         return {"prompt": body.content, "add_special_tokens": body.add_special}
     return {"prompt": body.prompt or "", "add_special_tokens": body.add_special_tokens is not False}
