@@ -14,7 +14,7 @@ from octavo.core.messages import StepStats
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import wire
 from octavo.engine.core_client import CoreClient
-from octavo.engine.engine_status import EngineState, EngineStatus, EngineUnavailableError
+from octavo.engine.engine_status import EngineState, EngineStatus, EngineUnavailableError, describe_exit
 from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
@@ -26,7 +26,7 @@ from octavo.weights.source import CheckpointError
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
 
-MAX_SILENT_HEARTBEATS = 6
+MAX_SILENT_HEARTBEATS = 8
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
 
 logger = logging.getLogger("octavo.engine")
@@ -36,19 +36,24 @@ class AsyncEngine:
     """`start` it, then `submit` or `generate`; `close` it in any case.
 
     When the engine process dies or stands still, every stream ends with EngineUnavailableError, and so does every later
-    call.
+    call until a `restart`.
     """
 
     def __init__(self, config: EngineConfig, *, metrics_prefix: str = "octavo:") -> None:
         self._config = config
         self._metrics_prefix = metrics_prefix
         self._metrics: EngineMetrics | None = None  # until the model's name is known
+        self._reset()
+
+    def _reset(self) -> None:
+        """As it is before the engine process is started."""
         self._state = EngineState.LOADING
         self._phase = "starting the engine process"
         self._failure = ""  # why it is dead
         self._started_s = time.monotonic()
         self._start_took_s: float | None = None
         self._start_ended = asyncio.Event()  # ready or dead
+        self._died = asyncio.Event()
         self._stats = StepStats()
         self._client: CoreClient | None = None
         self._ready: wire.Ready | None = None
@@ -68,6 +73,16 @@ class AsyncEngine:
         """Wait for the end of the start. Raises EngineUnavailableError, with the cause, if it failed."""
         await self._start_ended.wait()
         self.check_ready()
+
+    async def wait_until_dead(self) -> None:
+        """Wait for the end of the engine process."""
+        await self._died.wait()
+
+    async def restart(self) -> None:
+        """Start a new engine process in the place of one that is dead; returns at once, like `start`."""
+        await self.close()
+        self._reset()
+        await self.start()
 
     def check_ready(self) -> None:
         """Raise EngineUnavailableError, which says why, unless requests are welcome."""
@@ -207,7 +222,7 @@ class AsyncEngine:
         finally:
             opening.cancel()
         exit_status = await client.close()
-        self._die(self._failure or f"its process ended with status {exit_status}")
+        self._die(self._failure or describe_exit(exit_status))
 
     def _enter_ready(self, ready: wire.Ready, client: CoreClient, tokenizer: Tokenizer) -> None:
         inputs = InputProcessor(
@@ -218,7 +233,9 @@ class AsyncEngine:
             eos_token_ids=ready.eos_token_ids,
             seed=ready.config.seed,
         )
-        self._metrics = EngineMetrics(ready.config.served_model_name or ready.config.model, self._metrics_prefix)
+        if self._metrics is None:
+            self._metrics = EngineMetrics(ready.config.served_model_name or ready.config.model, self._metrics_prefix)
+        self._metrics.begin_process()
         self._front = Front(tokenizer, inputs, self._metrics, _queue_limit(ready.config), client.send)
         self._ready = ready
         self._stats = StepStats(num_blocks=ready.limits.num_blocks, num_free_blocks=ready.limits.num_blocks)
@@ -262,6 +279,7 @@ class AsyncEngine:
             return
         self._state, self._failure = EngineState.DEAD, failure
         self._start_ended.set()
+        self._died.set()
         if self._front is not None:
             self._front.fail_all(EngineUnavailableError(self.status))
 
