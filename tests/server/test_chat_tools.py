@@ -12,6 +12,7 @@ from octavo.server.server_config import ServerConfig
 from tests.engine.tiny_model import byte_id
 from tests.server.conftest import client_of
 from tests.server.events import read_events
+from tests.server.openai_schemas import assert_valid
 from tests.server.scripted_core import ScriptedCore, says
 
 pytestmark = pytest.mark.anyio
@@ -126,6 +127,15 @@ async def test_the_stream_comes_to_the_whole_answer(client, core, n):
             same["id"] = call["id"]
         del expected["refusal"]
         assert message == expected | {"finish_reason": "tool_calls"}
+
+
+async def test_answers_are_as_openai_describes_them(open_client, core):
+    core.script = says("<think>Hm.</think>" + CALLS)
+    client = open_client(reasoning_parser="qwen3")
+    for fields in ({}, {"tool_choice": "required", "logprobs": True}, {"parallel_tool_calls": False}):
+        assert_valid(await ask(client, **fields), "CreateChatCompletionResponse")
+        for event in await stream(client, **fields):
+            assert_valid(event, "CreateChatCompletionStreamResponse")
 
 
 async def test_a_call_that_the_length_limit_cuts_off(client, core):
