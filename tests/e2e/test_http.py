@@ -13,7 +13,7 @@ from typing import Any
 import openai
 import pytest
 
-from octavo import LLM
+from octavo import LLM, SamplingParams
 from tests.e2e.scenarios import PREFIX, SCENARIOS, Scenario, serve_alone
 from tests.e2e.server_process import ServerProcess, until
 
@@ -126,6 +126,26 @@ def test_chat_streamed_and_whole_are_the_same_alone_and_among_eight(server):
     assert streamed(0) == expected
     with ThreadPoolExecutor(NUM_CLIENTS) as pool:
         assert list(pool.map(streamed, range(NUM_CLIENTS))) == [expected] * NUM_CLIENTS
+
+
+@pytest.mark.equality
+def test_an_echo_scores_the_prompt_as_python_does(model_path, server):
+    prompts = [PREFIX, "Short.", 2 * PREFIX + "!"]
+    with LLM(str(model_path), max_model_len=320, max_num_seqs=8) as llm:
+        params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=1)
+        outputs = [llm.generate(prompt, params, use_tqdm=False)[0] for prompt in prompts]
+    expected = []
+    for output in outputs:
+        scores = zip(output.prompt_token_ids[1:], (output.prompt_logprobs or ())[1:], strict=True)
+        expected.append([None, *(by_id[token_id].logprob for token_id, by_id in scores if by_id)])
+    body = {"prompt": [output.prompt_token_ids for output in outputs], "echo": True, "max_tokens": 0, "logprobs": 1}
+    for _ in range(2):  # what the cache holds by then makes no difference
+        [answer] = ask(server, "/v1/completions", body)
+        assert [choice["logprobs"]["token_logprobs"] for choice in answer["choices"]] == expected
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    for choice, output in zip(answer["choices"], outputs, strict=True):
+        assert len(choice["logprobs"]["top_logprobs"]) == len(output.prompt_token_ids)
+        assert choice["text"].endswith(output.prompt or "")
 
 
 def test_usage_counts_what_the_prefix_cache_gave(server):
