@@ -96,7 +96,7 @@ async def test_a_killed_process_leaves_its_status(client, core, engine):
     core.kill()
     while (response := await client.get("/health")).status_code == 200:
         await asyncio.sleep(0.001)
-    assert "-9" in response.json()["message"]
+    assert "SIGKILL" in response.json()["message"]
 
 
 async def test_draining(client, core, engine):
@@ -112,6 +112,25 @@ async def test_draining(client, core, engine):
     core.answer(core.requests[0])
     assert await draining
     assert (await asking).status_code == 200
+
+
+async def test_probes_of_life_readiness_and_start(loading_engine, core):
+    """What kubelets ask: is there hope, may requests come, is the start over?"""
+
+    async def probe(client: httpx.AsyncClient) -> list[int]:
+        return [(await client.get(path)).status_code for path in ("/livez", "/readyz", "/startupz")]
+
+    async with client_of(create_app(loading_engine)) as client:
+        assert await probe(client) == [200, 503, 503]
+        assert (await client.get("/startupz")).json()["phase"] == "starting the engine process"
+        core.become_ready()
+        await loading_engine.wait_until_ready()
+        assert await probe(client) == [200, 200, 200]
+        await loading_engine.drain(timeout_s=1)
+        assert await probe(client) == [200, 503, 200]
+        core.kill()
+        await loading_engine.wait_until_dead()
+        assert await probe(client) == [503, 503, 200]
 
 
 async def test_models(client):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -69,6 +68,7 @@ class ServeOptions(EngineOptions):
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Start an engine that dies again, once; else end, with 1.")
     ] = False
+    log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text"
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
     ] = 30.0
@@ -87,6 +87,7 @@ class ServeOptions(EngineOptions):
                 ssl_keyfile=self.ssl_keyfile,
                 shutdown_timeout_s=self.shutdown_timeout,
                 restarts=self.restart,
+                log_format=self.log_format,
                 tool_call_parser=self.tool_call_parser,
                 reasoning_parser=self.reasoning_parser,
                 trust_request_chat_template=self.trust_request_chat_template,
@@ -109,9 +110,9 @@ def serve(options: ServeOptions) -> None:
     from octavo.engine.async_engine import AsyncEngine
     from octavo.engine.engine_status import EngineUnavailableError
     from octavo.server.http_server import CertificateError, HttpServer
+    from octavo.server.log_format import configure_logging
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    configure_logging(server_config.log_format)
 
     async def run() -> None:
         engine = AsyncEngine(config, metrics_prefix=options.metrics_prefix)

@@ -21,6 +21,7 @@ from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.queue_limit import QueueLimit
+from octavo.engine.stats_log import StatsLog
 from octavo.weights.source import CheckpointError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class AsyncEngine:
         self._start_ended = asyncio.Event()  # ready or dead
         self._died = asyncio.Event()
         self._stats = StepStats()
+        self._stats_log = StatsLog()
         self._client: CoreClient | None = None
         self._ready: wire.Ready | None = None
         self._front: Front | None = None
@@ -250,6 +252,7 @@ class AsyncEngine:
                 self._phase = name
             case wire.Outputs(outputs, stats):
                 self._stats = stats
+                self._stats_log.take(stats, sum(len(output.new_token_ids) for output in outputs))
                 self._require_front().take_outputs(outputs, stats)
             case wire.Rejected(request_id, code, text, param):
                 self._require_front().reject(request_id, RequestRejected(code, text, param))

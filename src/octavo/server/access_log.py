@@ -16,7 +16,8 @@ from octavo.server.errors import error_response
 
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that left; it is only ever logged
 MAX_REQUEST_ID_CHARS = 200
-PROBE_PATHS = ("/health", "/ping", "/load")  # asked every few seconds, by machines
+# What machines ask every few seconds.
+PROBE_PATHS = ("/health", "/ping", "/readyz", "/livez", "/startupz", "/load", "/metrics")
 
 logger = logging.getLogger("octavo.access")
 
@@ -56,7 +57,14 @@ class AccessLog:
             await error_response(scope, error)(scope, receive, send_with_id)
         elapsed_ms = (time.monotonic() - started_s) * 1000
         level = logging.DEBUG if scope["path"] in PROBE_PATHS else logging.INFO
-        logger.log(level, "%s %s %d %.0f ms %s", scope["method"], quote(scope["path"]), status, elapsed_ms, request_id)
+        fields = {
+            "method": scope["method"],
+            "path": quote(scope["path"]),
+            "status": status,
+            "elapsed_ms": round(elapsed_ms),
+            "request_id": request_id,
+        }
+        logger.log(level, "%s %s %d %d ms %s", *fields.values(), extra=fields)
 
 
 def _request_id(headers: Headers) -> str:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import octavo
-from octavo.engine.engine_status import EngineState
+from octavo.engine.engine_status import EngineState, EngineStatus
 from octavo.server.answer import json_response
 from octavo.server.serving import serving_of
 
@@ -30,10 +30,19 @@ class Version(msgspec.Struct, frozen=True):
 async def get_health(request: Request) -> Response:
     """200 and nothing while requests are welcome; else 503 and why."""
     status = serving_of(request).engine.status
-    if status.state is EngineState.READY:
-        return Response(status_code=200)
-    health = Health(status.state.value, status.phase, round(status.elapsed_s, 3), status.message)
-    return Response(msgspec.json.encode(health), 503, media_type="application/json")
+    return Response(status_code=200) if status.state is EngineState.READY else _health(status)
+
+
+async def get_livez(request: Request) -> Response:
+    """200 while there is hope: while the engine loads, serves or drains; 503 once it is dead."""
+    status = serving_of(request).engine.status
+    return _health(status) if status.state is EngineState.DEAD else Response(status_code=200)
+
+
+async def get_startupz(request: Request) -> Response:
+    """200 once the engine has started, whatever came then; until then 503, and what it is busy with."""
+    status = serving_of(request).engine.status
+    return _health(status) if status.state is EngineState.LOADING else Response(status_code=200)
 
 
 async def get_load(request: Request) -> Response:
@@ -55,3 +64,8 @@ async def get_version(_: Request) -> Response:
 async def get_root(_: Request) -> Response:
     """200 for whoever only asks whether something listens."""
     return Response(status_code=200)
+
+
+def _health(status: EngineStatus) -> Response:
+    health = Health(status.state.value, status.phase, round(status.elapsed_s, 3), status.message)
+    return Response(msgspec.json.encode(health), 503, media_type="application/json")

@@ -9,7 +9,16 @@ from octavo.server.completion_protocol import Completion, CompletionRequest
 from octavo.server.completions import create_completion
 from octavo.server.endpoint import Endpoint
 from octavo.server.errors import AnthropicErrorEnvelope
-from octavo.server.health import Version, get_health, get_load, get_metrics, get_root, get_version
+from octavo.server.health import (
+    Version,
+    get_health,
+    get_livez,
+    get_load,
+    get_metrics,
+    get_root,
+    get_startupz,
+    get_version,
+)
 from octavo.server.messages import count_tokens, create_message
 from octavo.server.messages_protocol import (
     MESSAGES_NEUTRAL_VALUES,
@@ -90,6 +99,9 @@ ENDPOINTS = (
     Endpoint(path="/detokenize", handle=detokenize, body=DetokenizeRequest, answer=DetokenizedText),
     Endpoint(path="/health", handle=get_health, is_open=True),
     Endpoint(path="/ping", handle=get_health, is_open=True),
+    Endpoint(path="/readyz", handle=get_health, is_open=True),
+    Endpoint(path="/livez", handle=get_livez, is_open=True),
+    Endpoint(path="/startupz", handle=get_startupz, is_open=True),
     Endpoint(path="/load", handle=get_load, answer=StepStats),
     Endpoint(path="/metrics", handle=get_metrics, is_open=True),
     Endpoint(path="/version", handle=get_version, answer=Version, is_open=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from octavo.server.log_format import FORMATS
 from octavo.server.turn_formats import AUTO, REASONING_FORMATS, TOOL_FORMATS
 
 
@@ -20,6 +21,7 @@ class ServerConfig:
     ssl_keyfile: str | None = None  # PEM; None: the key is in `ssl_certfile`
     shutdown_timeout_s: float = 30.0
     restarts: bool = False  # an engine that dies once it was ready: once; otherwise the server ends, with an error
+    log_format: str = "text"  # a name of FORMATS
     tool_call_parser: str = AUTO  # how the model writes tool calls: a name of TOOL_FORMATS
     reasoning_parser: str = AUTO  # and how it writes reasoning: a name of REASONING_FORMATS
     trust_request_chat_template: bool = False  # whether requests may bring a template of their own
@@ -29,6 +31,8 @@ class ServerConfig:
             raise ValueError("an API key is empty; give keys that clients can send, or none")
         if self.ssl_keyfile and not self.ssl_certfile:
             raise ValueError("--ssl-keyfile needs --ssl-certfile")
+        if self.log_format not in FORMATS:
+            raise ValueError(f"--log-format is {self.log_format!r}; it must be one of {', '.join(FORMATS)}")
         _check_format("--tool-call-parser", self.tool_call_parser, TOOL_FORMATS)
         _check_format("--reasoning-parser", self.reasoning_parser, REASONING_FORMATS)
 
