@@ -8,10 +8,18 @@ from functools import cache
 import pytest
 
 from octavo.core.sampling_params import StructuredOutputsParams
-from octavo.server.tools import Function, ToolChoice
+from octavo.server.tools import Function
 from octavo.server.turn_events import TurnChoice
 from octavo.server.turn_formats import HERMES, LLAMA, MISTRAL, MISTRAL_PLAIN, MISTRAL_THINK, THINK, ToolFormat
-from octavo.server.turn_grammar import called_answer, structured_answer, turn_grammar
+from octavo.server.turn_grammar import (
+    CALLS,
+    CALLS_OR_PRESCRIBED,
+    PRESCRIBED,
+    TEXT_WITH_CALLS,
+    calls_rules,
+    prescribed_rules,
+    turn_grammar,
+)
 from octavo.server.turn_parser import TurnParser
 from octavo.structured.grammar import Grammar, make_tokenizer
 from octavo.structured.lark import lark_grammar
@@ -27,7 +35,6 @@ SCHEMA = {
 }
 WEATHER = Function("weather", "Has a start: and an end ::= too.", SCHEMA)
 NOW = Function("now")
-REQUIRED, ONE, AUTO = ToolChoice("required"), ToolChoice("required", is_parallel=False), ToolChoice("auto")
 GOOD = ("weather", '{"city": "Zürich \\"\\n", "days": 3}')
 
 
@@ -55,10 +62,22 @@ def ids_of(text: str, marker_id) -> list[int]:
     return ids
 
 
+@cache
+def compiled(grammar: str) -> Grammar:
+    return Grammar(tokenizer(), lark_grammar("grammar", grammar))
+
+
 def accepts(grammar: str, text: str, marker_id) -> bool:
-    matcher = Grammar(tokenizer(), lark_grammar("grammar", grammar)).matcher()
+    matcher = compiled(grammar).matcher()
     matcher.accept([*ids_of(text, marker_id), EOS_ID])
     return matcher.error is None
+
+
+def grammar_of(
+    answer: str, functions: list[Function], tools: ToolFormat, marker_id, *more: str, is_parallel=True
+) -> str:
+    rules = calls_rules(functions, tools, marker_id, is_parallel=is_parallel)
+    return turn_grammar(answer, [*rules, *more], None, marker_id, is_reasoning=False)
 
 
 def written(tools: ToolFormat, *calls: tuple[str, str]) -> str:
@@ -73,9 +92,7 @@ each_vocabulary = pytest.mark.parametrize("marker_id", [special_id, no_special_i
 @each_format
 @each_vocabulary
 def test_required_calls(tools: ToolFormat, marker_id) -> None:
-    grammar = turn_grammar(
-        called_answer([WEATHER, NOW], REQUIRED, tools, marker_id), None, marker_id, is_reasoning=False
-    )
+    grammar = grammar_of(CALLS, [WEATHER, NOW], tools, marker_id)
     calls = [GOOD, ("now", "{}")]
     assert accepts(grammar, written(tools, *calls), marker_id)
     parser, choice = TurnParser(0, tool_format=tools, tool_names=["weather", "now"]), TurnChoice(0)
@@ -86,14 +103,14 @@ def test_required_calls(tools: ToolFormat, marker_id) -> None:
         assert not accepts(grammar, written(tools, wrong), marker_id)
     for wrong_text in ["", "Hm.", written(tools, GOOD)[:-1], f"Hm. {written(tools, GOOD)}"]:
         assert not accepts(grammar, wrong_text, marker_id)
-    one = turn_grammar(called_answer([WEATHER, NOW], ONE, tools, marker_id), None, marker_id, is_reasoning=False)
+    one = grammar_of(CALLS, [WEATHER, NOW], tools, marker_id, is_parallel=False)
     assert accepts(one, written(tools, GOOD), marker_id) and not accepts(one, written(tools, *calls), marker_id)
 
 
 @pytest.mark.parametrize("tools", [HERMES, MISTRAL, MISTRAL_PLAIN])
 @each_vocabulary
 def test_strict_calls_behind_any_text(tools: ToolFormat, marker_id) -> None:
-    grammar = turn_grammar(called_answer([WEATHER], AUTO, tools, marker_id), None, marker_id, is_reasoning=False)
+    grammar = grammar_of(TEXT_WITH_CALLS, [WEATHER], tools, marker_id)
     for text in ["", "Hm.", 'A < B {"x": 1}\né', written(tools, GOOD), f"Hm.\n{written(tools, GOOD)}"]:
         assert accepts(grammar, text, marker_id)
     for wrong in [written(tools, ("other", "{}")), f"Hm. {written(tools, ('weather', '{}'))}"]:
@@ -110,15 +127,24 @@ def test_reasoning_comes_before_what_is_prescribed(reasoning, marker_id) -> None
         (StructuredOutputsParams(regex="a/b+"), "a/bb", "a/"),
         (StructuredOutputsParams(json_object=True), '{"a": []}', "[]"),
     ]:
-        answer = structured_answer(params)
-        assert answer is not None
-        free = turn_grammar(answer, reasoning, marker_id, is_reasoning=False)
-        is_open = turn_grammar(answer, reasoning, marker_id, is_reasoning=True)
+        rules = prescribed_rules(params)
+        free = turn_grammar(PRESCRIBED, rules, reasoning, marker_id, is_reasoning=False)
+        is_open = turn_grammar(PRESCRIBED, rules, reasoning, marker_id, is_reasoning=True)
         for before in ("", f"{reasoning.begin}\n{thoughts}\n\n"):
             assert accepts(free, before + right, marker_id) and not accepts(free, before + wrong, marker_id)
         assert accepts(is_open, thoughts + right, marker_id)
         assert not accepts(is_open, right, marker_id) and not accepts(is_open, thoughts + wrong, marker_id)
-    assert structured_answer(StructuredOutputsParams(grammar='start: "x"')) is None
+
+
+@each_format
+@each_vocabulary
+def test_a_prescribed_text_leaves_room_for_calls(tools: ToolFormat, marker_id) -> None:
+    prescribed = prescribed_rules(StructuredOutputsParams(json=SCHEMA))
+    grammar = grammar_of(CALLS_OR_PRESCRIBED, [WEATHER], tools, marker_id, *prescribed)
+    for text in (GOOD[1], written(tools, GOOD)):
+        assert accepts(grammar, text, marker_id)
+    for wrong in ("Hm.", "{}", written(tools, ("weather", "{}"))):
+        assert not accepts(grammar, wrong, marker_id)
 
 
 def test_a_schema_may_be_anything_that_parameters_are() -> None:
@@ -129,7 +155,6 @@ def test_a_schema_may_be_anything_that_parameters_are() -> None:
         {"type": ["object", "null"]},
         {"$ref": "#/$defs/a", "$defs": {"a": {}}},
     ):
-        answer = called_answer([Function("f", parameters=parameters)], REQUIRED, LLAMA, no_special_id)
-        grammar = turn_grammar(answer, None, no_special_id, is_reasoning=False)
+        grammar = grammar_of(CALLS, [Function("f", parameters=parameters)], LLAMA, no_special_id)
         assert accepts(grammar, '{"name": "f", "parameters": {}}', no_special_id), json.dumps(parameters)
         assert not accepts(grammar, '{"name": "f", "parameters": null}', no_special_id)

@@ -58,10 +58,10 @@ def _tool_call(call: dict[str, Any], param: str) -> dict[str, Any]:
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise invalid(f"{param}.function", f"{param}.function must be an object with a name")
-    arguments = function.get("arguments", "")
+    arguments = function.get("arguments") or "{}"
     if isinstance(arguments, str):
         try:
-            arguments = msgspec.json.decode(arguments or "{}")
+            arguments = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, RecursionError):
             path = f"{param}.function.arguments"
             raise invalid(path, f"{path} is not valid JSON") from None

@@ -22,7 +22,15 @@ from octavo.server.turn_formats import (
     find_reasoning_format,
     find_tool_format,
 )
-from octavo.server.turn_grammar import called_answer, structured_answer, turn_grammar
+from octavo.server.turn_grammar import (
+    CALLS,
+    CALLS_OR_PRESCRIBED,
+    PRESCRIBED,
+    TEXT_WITH_CALLS,
+    calls_rules,
+    prescribed_rules,
+    turn_grammar,
+)
 from octavo.server.turn_parser import TurnParser
 
 if TYPE_CHECKING:
@@ -104,18 +112,23 @@ class TurnStyle:
         self, params: SamplingParams, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool
     ) -> StructuredOutputsParams | None:
         structured = params.structured_outputs
-        is_required = choice.mode == "required"
-        if structured is not None and is_required:
+        if structured is not None and choice.mode == "required":
             raise invalid("tool_choice", "tool_choice wants a call, but the request prescribes the text; ask for one")
-        answer = None
-        if structured is not None:
-            answer = structured_answer(structured) if self.reasoning_format else None
-        elif is_required or any(tool.function.strict for tool in tools):
-            functions = [tool.function for tool in tools]
-            answer = called_answer(functions, choice, self.tool_format, self._special_id)
-        if answer is None:
+        if structured is not None and structured.grammar is not None:
             return structured
-        grammar = turn_grammar(answer, self.reasoning_format, self._special_id, is_reasoning=is_reasoning)
+        rules = [] if structured is None else prescribed_rules(structured)
+        if tools:
+            functions = [tool.function for tool in tools]
+            rules += calls_rules(functions, self.tool_format, self._special_id, is_parallel=choice.is_parallel)
+        if choice.mode == "required":
+            answer = CALLS
+        elif structured is not None and (tools or self.reasoning_format):
+            answer = CALLS_OR_PRESCRIBED if tools else PRESCRIBED
+        elif any(tool.function.strict for tool in tools):
+            answer = TEXT_WITH_CALLS
+        else:
+            return structured
+        grammar = turn_grammar(answer, rules, self.reasoning_format, self._special_id, is_reasoning=is_reasoning)
         return StructuredOutputsParams(grammar=grammar)
 
     def _special_id(self, text: str) -> int | None:
