@@ -10,6 +10,7 @@ servers have may still hold them, and then a share of reading exceeds 1.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import time
@@ -23,6 +24,7 @@ from octavo.backends.native.arrays import float_array
 from octavo.backends.native.isa import load_extension
 from octavo.backends.native.kv_cache import NativeKVCache
 from octavo.backends.native.operations import NativeOps
+from octavo.backends.native.weight_kinds import KINDS
 from octavo.backends.ops import AttentionParams, KVShape, StepBatch
 
 COLD_BYTES = 256 * 2**20
@@ -59,17 +61,19 @@ class KernelBenchmark:
         """The yardsticks."""
         return {"kernel": "limits", "gflops": self._peak_flops / 1e9, "gb_per_s": self._peak_bytes / 1e9}
 
-    def linear(self, num_inputs: int, num_outputs: int, num_rows: int) -> dict[str, Any]:
-        """x @ W.T with weights that come from memory."""
-        num_bytes = 4 * num_inputs * num_outputs
-        num_weights = max(1, COLD_BYTES // num_bytes) if num_rows < 64 else 2
+    def linear(self, kind: str, num_inputs: int, num_outputs: int, num_rows: int) -> dict[str, Any]:
+        """x @ W.T with weights of this kind that come from memory."""
         tensor = self._rng.standard_normal((num_outputs, num_inputs), np.float32)
         part = ("F32", tensor.view(np.uint8), num_inputs)
-        weights = [self._extension.LinearWeight.pack(self._pool, "float32", [part], None) for _ in range(num_weights)]
+        weights = [self._extension.LinearWeight.pack(self._pool, kind, [part], None)]
+        num_bytes = weights[0].num_bytes
+        num_weights = max(1, COLD_BYTES // num_bytes) if num_rows < 64 else 2
+        for _ in range(num_weights - 1):
+            weights.append(self._extension.LinearWeight.pack(self._pool, kind, [part], None))
         x = self._rng.standard_normal((num_rows, num_inputs), np.float32)
         seconds = fastest_s(lambda turn: self._ops.linear(x, weights[turn]), num_weights)
         num_flops = 2 * num_rows * num_inputs * num_outputs
-        what = {"kernel": "linear", "inputs": num_inputs, "outputs": num_outputs, "rows": num_rows}
+        what = {"kernel": "linear", "kind": kind, "inputs": num_inputs, "outputs": num_outputs, "rows": num_rows}
         return what | self._speed(seconds, num_bytes, num_flops)
 
     def attention(self, name: str, query_lens: Sequence[int], seq_len: int, dtype: str) -> dict[str, Any]:
@@ -113,9 +117,8 @@ def measure(num_threads: int) -> Iterator[dict[str, Any]]:
     """Each result, as it comes."""
     benchmark = KernelBenchmark(num_threads)
     yield benchmark.limits()
-    for num_inputs, num_outputs in LINEAR_SHAPES:
-        for num_rows in ROWS:
-            yield benchmark.linear(num_inputs, num_outputs, num_rows)
+    for kind, (num_inputs, num_outputs), num_rows in itertools.product(KINDS, LINEAR_SHAPES, ROWS):
+        yield benchmark.linear(kind, num_inputs, num_outputs, num_rows)
     for dtype in ("float32", "bfloat16", "int8"):
         for num_reqs, seq_len in [(1, 1024), (1, 8192), (16, 1024), (64, 256)]:
             yield benchmark.attention("decode", [1] * num_reqs, seq_len, dtype)

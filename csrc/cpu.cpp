@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace octavo {
@@ -26,6 +30,22 @@ bool has_avx512_features() {
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
+
+bool has_tiles() {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kTile) != 0 && (edx & kInt8) != 0;
+}
+
+// A process must ask for the registers of AMX before it may use them; Linux may refuse.
+bool may_use_tiles() {
+#if defined(__linux__)
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+}
 #endif
 
 }  // namespace
@@ -35,6 +55,7 @@ bool cpu_supports(const std::string& isa) {
 #if defined(__x86_64__)
     if (isa == "avx2") return has_avx2_features();
     if (isa == "avx512") return has_avx512_features();
+    if (isa == "amx") return has_avx512_features() && has_tiles() && may_use_tiles();
 #endif
     return false;
 }

@@ -13,7 +13,9 @@
 
 #include "code_format.h"
 #include "half.h"
+#include "linear_amx.h"
 #include "panel.h"
+#include "quantized_panels.h"
 #include "quantized_rows.h"
 
 namespace octavo {
@@ -40,10 +42,6 @@ constexpr int dot_panels(int rows) {
 constexpr int kPrefetch = 2048;                         // bytes of a panel, for the few rows that wait for memory
 constexpr int64_t kTaskElements = int64_t{1} << 18;     // of x that a task reads again for each panel: L2 cache
 constexpr int64_t kMinTaskProducts = int64_t{1} << 17;  // fewer are done sooner than another thread has heard of them
-
-// Scales, and minima if there are any, of one group of a panel.
-template <class Codes>
-constexpr int kGroupHalves = (Codes::kRange.has_minimum ? 2 : 1) * kPanel;
 
 // A tile of rows times panels that follow each other.
 template <class Codes>
@@ -164,9 +162,10 @@ class QuantizedWeight final : public LinearWeight {
 
     int64_t groups() const { return num_groups(num_inputs()); }
     int64_t index(int64_t panel, int64_t g) const { return panel * groups() + g; }
+    QuantizedPanels<Codes> panels() const { return {codes_.data(), scales_.data(), bias(), num_outputs(), groups()}; }
 
-    NumberBuffer<uint8_t> codes_;    // [N / 16][K / 32][kGroupBytes]
-    NumberBuffer<uint16_t> scales_;  // halves, [N / 16][K / 32][16], or [2][16]: scales, minima
+    NumberBuffer<uint8_t> codes_;  // as in QuantizedPanels
+    NumberBuffer<uint16_t> scales_;
 };
 
 template <class Codes>
@@ -258,6 +257,9 @@ void QuantizedWeight<Codes>::multiply_panels(const Rows& x, const ConstMatrix* r
 template <class Codes>
 void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual,
                                       Matrix out) const {
+#if defined(__AMX_INT8__)
+    if (x.num_rows() >= kMinAmxRows) return multiply_amx(pool, panels(), x, residual, out);
+#endif
     constexpr int64_t kPanels = dot_panels(kDotRows);
     const Rows rows = quantize_rows<typename Codes::Dot>(pool, x, kDotRows, -Codes::kRange.smallest);
     const int64_t num_tiles = rows.num_tiles();

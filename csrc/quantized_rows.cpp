@@ -8,6 +8,7 @@ namespace octavo {
 namespace {
 
 constexpr int kGroupVecs = kGroupSize / kWidth;
+constexpr int64_t kSpareRows = 16;  // of a group: they may be read where a tile has fewer, but mean nothing
 constexpr int64_t kMinTaskElements = int64_t{1} << 13;  // fewer are done sooner than another thread has heard of them
 
 // The largest absolute value of a group, infinity if one is not finite.
@@ -123,8 +124,9 @@ QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const Ro
     using Activation = typename Dot::Activation;
     static thread_local Arrays<Activation> arrays;
     const int64_t num_columns = x.num_columns(), groups = num_groups(num_columns), size = x.num_rows() * groups;
-    Activation* codes = arrays.codes.reserve(size * kGroupSize);
-    float *scales = arrays.scales.reserve(size), *scaled_sums = arrays.scaled_sums.reserve(size);
+    Activation* codes = arrays.codes.reserve((size + kSpareRows) * kGroupSize);
+    float* scales = arrays.scales.reserve(size + kSpareRows);
+    float* scaled_sums = arrays.scaled_sums.reserve(size + kSpareRows);
     int32_t* starts = arrays.starts.reserve(size);
     const QuantizedRows<Activation> rows{codes, scales, starts, scaled_sums, x.num_rows(), groups, tile_rows};
     const auto quantize_row = [=](int64_t t, const float* row) {

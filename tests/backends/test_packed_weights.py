@@ -309,3 +309,27 @@ def test_what_does_not_fit_is_refused(kernels, kind, part, bias, error, message)
     name, shape, num_inputs = part
     with pytest.raises(error, match=message):
         kernels._extension.LinearWeight.pack(kernels._pool, kind, [(name, np.zeros(shape, np.uint8), num_inputs)], bias)
+
+
+@pytest.mark.skipif("amx" not in isa.runnable_isas(), reason="needs a CPU with AMX")
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_0", "Q4_1"])
+@settings(max_examples=40, deadline=None)
+@given(
+    num_rows=st.integers(1, 70),
+    num_outputs=st.integers(1, 90),
+    num_groups=st.integers(1, 40),
+    has_bias=st.booleans(),
+    exponent=st.integers(-20, 20),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_tiles_give_the_bits_of_vectors(name, num_rows, num_outputs, num_groups, has_bias, exponent, seed):
+    rng = np.random.default_rng(seed)
+    x = normal(rng, num_rows, num_groups * GROUP) * np.float32(2.0**exponent)
+    x[rng.integers(num_rows), rng.integers(x.shape[1])] = rng.choice([0, 1e6, np.inf, np.nan])
+    weight = stored(normal(rng, num_outputs, x.shape[1]), name)
+    bias = normal(rng, num_outputs) if has_bias else None
+    kind = "int8" if name == "Q8_0" else "int4"
+    tiles, vectors = (
+        kernels.linear(x, kernels.pack(kind, weight, bias=bias)) for kernels in (Kernels("amx"), Kernels("avx512"))
+    )
+    assert np.array_equal(tiles, vectors, equal_nan=True)

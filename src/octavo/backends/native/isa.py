@@ -10,7 +10,7 @@ from types import ModuleType
 
 from octavo.backends.native import __name__ as _package
 
-ISAS = ("avx512", "avx2", "baseline")  # best first
+ISAS = ("amx", "avx512", "avx2", "baseline")  # best first
 
 
 @cache
