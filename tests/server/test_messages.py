@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.core.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from tests.server import scripted_core
 from tests.server.named_events import read_named_events
 from tests.server.scripted_core import TEXT, fails, says
@@ -141,6 +141,13 @@ async def test_tool_choice(client, core, choice, is_constrained):
     assert (core.requests[0].sampling_params.structured_outputs is not None) == is_constrained
     await client.post(URL, json=BODY | {"tools": [LOOK], "tool_choice": {"type": "none"}})
     assert "look" not in prompt_of(core.requests[1])
+
+
+async def test_what_the_text_must_be(client, core):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    config = {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+    assert (await client.post(URL, json=BODY | {"output_config": config})).status_code == 200
+    assert core.requests[0].sampling_params.structured_outputs == StructuredOutputsParams(json=schema)
 
 
 async def test_stop_reasons(client, core):

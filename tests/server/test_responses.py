@@ -200,6 +200,8 @@ async def test_in_the_background(client, core):
     while not core.requests:
         await asyncio.sleep(0.001)
     assert (await client.get(f"{URL}/{begun['id']}")).json()["status"] == "in_progress"
+    followed = await client.post(URL, json={"input": "Go on", "previous_response_id": begun["id"]})
+    assert error_of(followed)["param"] == "previous_response_id"
     core.answer(core.requests[0])
     while (ended := (await client.get(f"{URL}/{begun['id']}")).json())["status"] == "in_progress":
         await asyncio.sleep(0.001)

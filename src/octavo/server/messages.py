@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from octavo.core.sampling_params import SamplingParams
+from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
 from octavo.server.answer import json_response
 from octavo.server.api_keys import tenant_salt
 from octavo.server.chat_messages import template_messages
@@ -48,6 +49,8 @@ async def create_message(request: Request, body: MessagesRequest) -> Response | 
         stream=body.stream,
     )
     params = sampling_params(fields, serving.engine.ready, max_tokens=body.max_tokens, logprobs=None)
+    if body.output_config.format is not None:
+        params = replace(params, structured_outputs=StructuredOutputsParams(json=body.output_config.format.schema))
     turn = await open_turn(serving, _turn_request(body, params, tenant_salt(request, "")))
     message = Message(id=f"msg_{uuid4().hex}", model=model, content=[], usage=message_usage(turn.usage))
     writer = MessageWriter(message, turn, request.state.request_id)

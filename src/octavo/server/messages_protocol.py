@@ -72,6 +72,19 @@ class Thinking(msgspec.Struct, frozen=True):
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
 
 
+class JsonFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
+    """JSON that follows a schema."""
+
+    schema: dict[str, Any]
+
+
+class OutputConfig(msgspec.Struct, frozen=True):
+    """What the text must be."""
+
+    format: JsonFormat | None = None
+    effort: str | None = None  # accepted, as clients send it
+
+
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a message is made of."""
 
@@ -91,6 +104,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     top_p: float | None = None
     top_k: int | None = None
     stop_sequences: list[str] = []
+    output_config: OutputConfig = OutputConfig()
     stream: bool = False
 
 

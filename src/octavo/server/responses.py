@@ -38,8 +38,7 @@ async def create_response(request: Request, body: ResponsesRequest) -> HttpRespo
     if body.background and (body.stream or not body.store):
         raise invalid("background", "background needs store: true and no stream, for GET is how to follow it")
     serving, store, caller = serving_of(request), _store_of(request), tenant_salt(request, "")
-    before = store.get(caller, body.previous_response_id, "previous_response_id") if body.previous_response_id else None
-    messages = [*(before.messages if before else ()), *input_messages(body.input)]
+    messages = [*_messages_before(store, caller, body.previous_response_id), *input_messages(body.input)]
     params = _sampling_params(serving, body)
     response = _response(serving, body, params)
     turn = await open_turn(serving, _turn_request(request, body, messages, params))
@@ -89,6 +88,16 @@ async def cancel_response(request: Request) -> HttpResponse:
         stored.task.cancel()
         await asyncio.wait([stored.task])
     return json_response(stored.response)
+
+
+def _messages_before(store: ResponseStore, caller: str, response_id: str | None) -> list[dict[str, Any]]:
+    """The conversation that the request goes on with."""
+    if response_id is None:
+        return []
+    before = store.get(caller, response_id, "previous_response_id")
+    if before.response.status == "in_progress":
+        raise invalid("previous_response_id", f"the response {response_id!r} is still in progress; wait for its end")
+    return before.messages
 
 
 async def _write_in_background(writer: ResponseWriter) -> None:
