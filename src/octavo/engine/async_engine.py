@@ -27,7 +27,7 @@ from octavo.weights.source import CheckpointError
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
 
-MAX_SILENT_HEARTBEATS = 8
+MAX_SILENT_HEARTBEATS = 20  # 10 s: on a machine with too much to do, importing numpy alone takes several
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
 
 logger = logging.getLogger("octavo.engine")
