@@ -21,7 +21,7 @@ from tests.clients.environment import FOLDER, Client, InstallError, clients
 from tests.e2e.server_process import ServerProcess
 from tools.fetch_model import fetch
 
-SCRIPT_TIMEOUT_S = 180
+SCRIPT_TIMEOUT_S = 300
 MODEL_NAME = "octavo"
 API_KEY = "a-key"
 MAX_REASON_CHARS = 300
@@ -68,12 +68,13 @@ def main() -> int:
     model = arguments.model or fetch()
     with ServerProcess(model, "--served-model-name", MODEL_NAME, "--api-key", API_KEY) as server:
         server.wait_until_ready()
-        reports = [run(client, server.url) for client in chosen]
+        reports = [run(client, server) for client in chosen]
+    (FOLDER / "server.log").write_text("".join(server.log))
     print_table(reports)
     return 0 if all(report.is_ok for report in reports) else 1
 
 
-def run(client: Client, url: str) -> Report:
+def run(client: Client, server: ServerProcess) -> Report:
     """Install the client and run its script. What it prints besides goes to .clients/NAME.log."""
     report = Report(client)
     print(f"{client.name} {client.version} ...", file=sys.stderr, flush=True)
@@ -82,7 +83,7 @@ def run(client: Client, url: str) -> Report:
     except InstallError as error:
         report.failure = f"cannot be installed: {error}"
         return report
-    environ = os.environ | {"OCTAVO_URL": url, "OCTAVO_MODEL": MODEL_NAME, "OCTAVO_API_KEY": API_KEY}
+    environ = os.environ | {"OCTAVO_URL": server.url, "OCTAVO_MODEL": MODEL_NAME, "OCTAVO_API_KEY": API_KEY}
     with (FOLDER / f"{client.name}.log").open("w+") as log:
         with subprocess.Popen(client.command, env=environ, stdout=log, stderr=log, start_new_session=True) as script:
             try:
@@ -93,7 +94,9 @@ def run(client: Client, url: str) -> Report:
                 report.failure = f"not done after {SCRIPT_TIMEOUT_S} s"
         log.seek(0)
         read_steps(log.read(), report)
-    if not report.steps and not report.failure:
+    if server.process.poll() is not None:
+        report.failure = f"the server has left with status {server.process.returncode}: see .clients/server.log"
+    elif not report.steps and not report.failure:
         report.failure = "it took no steps"
     return report
 
