@@ -96,17 +96,24 @@ class LLM:
         *,
         use_tqdm: bool = True,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[GenerationOutput]:
-        """Answer one conversation, a list of messages, or each of several. See `generate`.
+        """Answer one conversation, a list of messages, or each of several. See `generate` and ChatTemplate.render.
 
-        Raises ChatTemplateError where the model has no chat template, or refuses the messages.
+        The template shows the model the tools; calls are in the text. Raises ChatTemplateError where the model has no
+        chat template, or refuses the messages.
         """
         conversations: Any = [messages] if messages and isinstance(messages[0], Mapping) else messages
         prompts: list[Prompt] = []
         for conversation in conversations:
             text = self._tokenizer.apply_chat_template(
-                conversation, add_generation_prompt=add_generation_prompt, **(chat_template_kwargs or {})
+                conversation,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                tools=tools,
+                **(chat_template_kwargs or {}),
             )
             token_ids = self._tokenizer.encode(text, add_special_tokens=False)
             prompts.append({"prompt": text, "prompt_token_ids": token_ids})

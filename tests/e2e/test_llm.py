@@ -75,6 +75,15 @@ def test_chat_renders_the_models_template_and_encodes_it_once(llm):
     assert (bare.prompt, longer.prompt) == ("user: hi\n", "user: hi\n" * 2)
 
 
+def test_chat_shows_tools_and_continues_the_last_message(llm):
+    template = {"chat_template": "{{ tools[0].name }}: {% for m in messages %}[{{ m.content }}]{% endfor %}"}
+    conversation = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
+    (output,) = llm.chat(
+        conversation, tools=[{"name": "f"}], continue_final_message=True, chat_template_kwargs=template
+    )
+    assert output.prompt == "f: [Hi][Ho"
+
+
 def test_chat_refuses_what_the_template_refuses(llm):
     with pytest.raises(ChatTemplateError):
         llm.chat([{"role": "user", "content": [{"type": "image"}]}])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,18 +105,9 @@ class Tokenizer:
         """Whether the token steers the model rather than being text."""
         return token_id in self._special_ids
 
-    def apply_chat_template(
-        self,
-        messages: Sequence[Message],
-        *,
-        add_generation_prompt: bool = True,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        **variables: Any,
-    ) -> str:
+    def apply_chat_template(self, messages: Sequence[Message], **options: Any) -> str:
         """The prompt of a conversation, see ChatTemplate.render; encode it without `add_special_tokens`."""
-        return self.chat_template.render(
-            messages, add_generation_prompt=add_generation_prompt, tools=tools, **variables
-        )
+        return self.chat_template.render(messages, **options)
 
     def _id_of(self, token: str | None) -> int | None:
         return None if token is None else self._tokenizer.token_to_id(token)

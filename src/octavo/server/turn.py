@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from octavo.core.admission import RequestRejected
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import PromptDict
 from octavo.engine.outputs import CompletionOutput, Logprob
@@ -153,5 +154,10 @@ async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
         )
         for index in range(params.n)
     ]
-    stream = await serving.engine.submit([prompt], params, priority=request.priority, cache_salt=request.cache_salt)
+    try:
+        stream = await serving.engine.submit([prompt], params, priority=request.priority, cache_salt=request.cache_salt)
+    except RequestRejected as error:
+        if error.code == "invalid_grammar" and tools:
+            raise RequestRejected(error.code, f"of these tools no grammar can be made: {error}", "tools") from error
+        raise
     return Turn(CountedStream(stream, params.n), readers)
