@@ -129,7 +129,7 @@ async def test_row(client, core, name):
 REFUSED_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "response_format unknown": ({"response_format": {"type": "yaml"}}, "response_format"),
     "json_schema without schema": (schema(), "response_format"),
-    "bad schema": (schema(schema={"type": "banana"}), "response_format"),
+    "bad schema": (schema(schema="banana"), "response_format"),
     "tool_choice without tools": ({"tool_choice": "required"}, "tool_choice"),
     "tool_choice of an unknown function": (
         {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},

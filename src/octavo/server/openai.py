@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from octavo.server.structured import StructuredFields
+
 
 class StreamOptions(msgspec.Struct, frozen=True):
     """How a stream reports its usage."""
@@ -15,7 +17,7 @@ class StreamOptions(msgspec.Struct, frozen=True):
     continuous_usage_stats: bool | None = None  # the usage so far on each chunk
 
 
-class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationFields(StructuredFields, frozen=True, kw_only=True):
     """The fields of a request that say how to generate. None: not given. Ranges are those of SamplingParams."""
 
     model: str | None = None

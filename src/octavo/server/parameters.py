@@ -10,6 +10,7 @@ from octavo.core.sampling_params import MAX_LOGIT_BIAS, RequestOutputKind, Sampl
 from octavo.engine.wire import Ready
 from octavo.server.errors import invalid, shorten
 from octavo.server.openai import GenerationFields
+from octavo.server.structured import structured_outputs
 
 # Fields that ask for something octavo does not do, and the values that ask for nothing. An answer that silently
 # disregards a constraint is worse than none.
@@ -20,12 +21,6 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "logits_processors": ([],),
     "logprob_token_ids": ([],),
     "thinking_token_budget": (),
-    "response_format": ({"type": "text"},),
-    "structured_outputs": (),
-    "guided_json": (),
-    "guided_regex": (),
-    "guided_choice": (),
-    "guided_grammar": (),
     "documents": ([],),
     "audio": (),
     "modalities": (["text"],),
@@ -95,7 +90,7 @@ def sampling_params(
         check_count("logit_bias", len(body.logit_bias), MAX_LOGIT_BIAS, "ids")
         given["logit_bias"] = {_token_id(key): bias for key, bias in body.logit_bias.items()}
     kind = RequestOutputKind.DELTA if body.stream else RequestOutputKind.FINAL_ONLY
-    return SamplingParams(**given, logprobs=logprobs, output_kind=kind)
+    return SamplingParams(**given, structured_outputs=structured_outputs(body), logprobs=logprobs, output_kind=kind)
 
 
 def _token_id(key: str) -> int:

@@ -27,6 +27,7 @@ from octavo.server.responses_input import function_tools, input_messages
 from octavo.server.responses_protocol import Response, ResponseDeleted, ResponsesRequest
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
+from octavo.server.structured import ResponseFormat
 from octavo.server.tools import read_tool_choice
 from octavo.server.turn import TurnRequest, open_turn
 
@@ -127,11 +128,16 @@ def _turn_request(
 
 
 def _sampling_params(serving: Serving, body: ResponsesRequest) -> SamplingParams:
-    if body.text.format and body.text.format != {"type": "text"}:
-        raise invalid("text.format", "text.format is not supported; leave it out", "unsupported_parameter")
+    if body.text.format.type == "json_schema" and body.text.format.schema is None:
+        raise invalid("text.format.schema", "text.format has no schema; send one")
     has_logprobs = body.top_logprobs is not None or LOGPROBS in body.include
     fields = GenerationFields(
-        temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, seed=body.seed, stream=body.stream
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        seed=body.seed,
+        stream=body.stream,
+        response_format=ResponseFormat(body.text.format.type, schema=body.text.format.schema),
     )
     return sampling_params(
         fields,
@@ -153,7 +159,7 @@ def _response(serving: Serving, body: ResponsesRequest, params: SamplingParams) 
         max_output_tokens=body.max_output_tokens,
         temperature=params.temperature,
         top_p=params.top_p,
-        text={"format": body.text.format or {"type": "text"}},
+        text={"format": body.text.format},
         reasoning=body.reasoning,
         tools=[{"strict": None, "parameters": None} | tool for tool in body.tools if tool.get("type") == "function"],
         tool_choice=body.tool_choice,

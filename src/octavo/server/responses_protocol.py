@@ -22,10 +22,20 @@ RESPONSES_NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
 }
 
 
-class TextConfig(msgspec.Struct, frozen=True):
-    """What the text must be."""
+class TextFormat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the text must be: anything, a JSON object, or what the schema says, `strict` or not."""
 
-    format: dict[str, Any] | None = None  # {"type": "text" | "json_object" | "json_schema", "name", "schema", "strict"}
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextConfig(msgspec.Struct, frozen=True):
+    """What the client wants of the text."""
+
+    format: TextFormat = TextFormat("text")
     verbosity: str | None = None  # accepted, as clients send it
 
 
