@@ -109,7 +109,7 @@ class Front:
     def fail(self, request_id: str, error: Exception) -> None:
         """End the stream of a request with an error. Unknown ids are ignored."""
         if request_id in self._stream_by_id:
-            self._stream_by_id[request_id].put(error)
+            self._stream_by_id[request_id].fail(error)
             self._forget(request_id)
 
     def reject(self, request_id: str, rejection: RequestRejected) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class CompletionOutput:
     token_ids: list[int]
     cumulative_logprob: float | None  # of all tokens so far; None: no log-probabilities were asked for
     logprobs: list[dict[int, Logprob]] | None  # by token id for each token: the chosen one, then the most likely
-    finish_reason: str | None = None  # "stop", "length", "abort" or "error"; None: more will come
+    finish_reason: str | None = None  # "stop", "length", "abort", "timeout" or "error"; None: more will come
     stop_reason: int | str | None = None  # the token id or the stop string that ended it; None: end of sequence
     error: str | None = None  # what went wrong, where finish_reason is "error"
 
@@ -44,3 +44,22 @@ class GenerationOutput:
     finished: bool  # whether every choice has ended, also those not in `outputs`
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None  # of its tokens; the first has none. None: not known
+
+
+def merge_deltas(first: GenerationOutput, second: GenerationOutput) -> GenerationOutput:
+    """Two successive outputs of a request, of what is new in each, as one."""
+    choice_by_index = {choice.index: choice for choice in first.outputs}
+    for choice in second.outputs:
+        before = choice_by_index.get(choice.index)
+        choice_by_index[choice.index] = choice if before is None else _merge_choices(before, choice)
+    merged = sorted(choice_by_index.values(), key=lambda choice: choice.index)
+    return replace(second, outputs=merged)
+
+
+def _merge_choices(first: CompletionOutput, second: CompletionOutput) -> CompletionOutput:
+    return replace(
+        second,
+        text=first.text + second.text,
+        token_ids=first.token_ids + second.token_ids,
+        logprobs=None if second.logprobs is None else (first.logprobs or []) + second.logprobs,
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from octavo.server.disconnect import finish_or_disconnect
 from octavo.server.errors import as_api_error
@@ -19,6 +21,7 @@ HEADERS = [
     (b"x-accel-buffering", b"no"),  # nginx would hold events back until its buffer is full
 ]
 DONE = b"data: [DONE]\n\n"
+SLOW_READER_TIMEOUT_S = 60.0  # after which a client that takes nothing from full buffers is taken for gone
 
 logger = logging.getLogger("octavo.server")
 
@@ -54,12 +57,25 @@ class EventStream:
             self._close()
 
     async def _send_events(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(SLOW_READER_TIMEOUT_S):  # `send` waits while the connection's buffers are full
+                await send(message)
+
+        try:
+            await self._send_all(send_in_time)
+        except TimeoutError:
+            logger.warning("a stream was cut off: its client has read nothing for %d s", SLOW_READER_TIMEOUT_S)
+            raise ClientDisconnect from None
+
+    async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         async with aclosing(self._chunks) as chunks:
             try:
                 async for chunk in chunks:
                     event = encode_event(chunk, self._name_of(chunk) if self._name_of else "")
                     await send({"type": "http.response.body", "body": event, "more_body": True})
+            except TimeoutError:
+                raise
             except Exception as error:
                 logger.error("a stream broke off: %s: %s", type(error).__name__, error)
                 event = encode_event(as_api_error(error).envelope)
