@@ -29,7 +29,7 @@ VALUES: tuple[Any, ...] = (
 DEPENDS = re.compile(
     "context length|does not exist|needs stream|needs logprobs|must not exceed max_tokens|token ids are integers from 0"
     "|at most 20 are allowed|at least 0 and at most 20|prompt|tool_choice must|tools.0..type|input.0.|messages is empty"
-    "|at temperature 0|with logprobs|chat_template is a program|structured_outputs|has no schema|what the output must be"
+    "|at temperature 0|with logprobs|chat_template is a program|structured_outputs|has no schema|all say what"
 )
 
 
