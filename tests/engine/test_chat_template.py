@@ -107,11 +107,59 @@ def test_a36_a_template_without_end_is_stopped(source: str, monkeypatch: pytest.
         "{% set n = namespace(v=3) %}{% for i in range(99) %}{% set n.v = n.v * n.v %}{% endfor %}",
         "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v + n.v %}{% endfor %}",
         "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v ~ n.v %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v | replace('x', 'xx') %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v.replace('x', 'xx') %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = [n.v, n.v] | join %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v = n.v.join([n.v] * 3) %}{% endfor %}",
+        "{% set n = namespace(v='x') %}{% for i in range(99) %}{% set n.v %}{{ n.v }}{{ n.v }}{% endset %}{% endfor %}",
+        "{{ (['x' * 10**6] * 10**6) | map('upper') | join }}",
+        "{{ 'x'.ljust(10**9) }}",
+        "{{ 'x'.center(10**9) }}",
+        "{{ 'x' | center(10**9) }}",
+        "{{ 'x'.zfill(10**9) }}",
+        "{{ ('\t' * 10**6).expandtabs(10**6) }}",
+        "{{ ('\n' * 10**6) | indent(10**6) }}",
+        "{{ 'x' | indent(10**9, true) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '%1000000000d' | format(1) }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ '{x:1000000000}'.format_map({'x': 1}) }}",
     ],
 )
 def test_a36_a_value_without_bound_is_refused(source: str) -> None:
     with pytest.raises(ChatTemplateError, match=r"makes a (value|number) of"):
         render(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ '%*d' % (10**9, 1) }}",
+        "{{ '%*d' | format(10**9, 1) }}",
+        "{{ '{:{}}'.format(1, 10**9) }}",
+        "{{ [[1]] | tojson(indent=10**9) }}",
+        "{{ lipsum(n=10**6) }}",
+    ],
+)
+def test_a36_a_width_without_bound_is_refused(source: str) -> None:
+    with pytest.raises(ChatTemplateError, match=r"not written out|indents by|lipsum"):
+        render(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{ 'a-b' | replace('-', '+') }}{{ 'a-b'.replace('-', '--', 1) }}", "a+ba--b"),
+        ("{{ [1, 2] | join(', ') }}{{ ','.join(['a', 'b']) }}{{ [1, 2] | map('string') | join('') }}", "1, 2a,b12"),
+        ("{{ 'x' | center(3) }}{{ 'x'.ljust(2) }}{{ '7'.zfill(2) }}", " x x 07"),
+        ("{{ 'a\nb' | indent(2) }}{{ 'a' | indent(width=1, first=true) }}", "a\n  b a"),
+        ("{{ '%s: %05.1f' | format('a', 1) }}{{ '%d%%' % 5 }}{{ '{:>3}|{}'.format(1, 2) }}", "a: 001.05%  1|2"),
+        ("{% set t %}{{ 'a' }}b{% endset %}{{ t }}{{ {'a': 1} | tojson(indent=1) }}", 'ab{\n "a": 1\n}'),
+        ("{{ [{'n': 'a'}, {'n': 'b'}] | join('/', attribute='n') }}", "a/b"),
+    ],
+)
+def test_looks_at_the_size_change_nothing(source: str, expected: str) -> None:
+    assert render(source) == expected
 
 
 def test_looks_at_the_clock_change_nothing() -> None:

@@ -20,6 +20,7 @@ from octavo.engine.bounded_environment import BoundedEnvironment, BoundExceededE
 
 _CONTINUE_HERE = "\ue000continue here\ue000 "  # private characters, which no prompt holds
 MAX_PROMPT_CHARACTERS = 16_000_000  # no context is that long; a template in a loop would fill the memory
+MAX_INDENT = 16  # of JSON, at each level
 
 Message = Mapping[str, Any]  # role, content, and whatever else the template reads
 
@@ -155,6 +156,8 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Jinja's own escapes what would be special in HTML; a prompt wants none of that."""
+    if indent is not None and indent > MAX_INDENT:
+        raise TemplateError(f"tojson indents by {indent}; at most {MAX_INDENT} is allowed")
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
