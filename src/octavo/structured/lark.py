@@ -32,7 +32,7 @@ def lark_rule(kind: str, source: str) -> str:
     match kind:
         case "json":
             schema = _without_unknown_formats(json.loads(source))
-            return f"%json {json.dumps({'x-guidance': _JSON_OPTIONS, **schema})}"
+            return f"%json {json.dumps({**schema, 'x-guidance': schema.get('x-guidance', _JSON_OPTIONS)})}"
         case "choice":
             return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(source))
         case "regex":
