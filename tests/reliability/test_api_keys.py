@@ -18,7 +18,7 @@ from tests.server.conftest import client_of
 pytestmark = pytest.mark.anyio
 
 KEY, OTHER_KEY = "sk-first-0123456789", "sk-sécond"
-OPEN_PATHS = ("/", "/v1", "/health", "/ping", "/version", "/metrics")
+OPEN_PATHS = ("/", "/v1", "/health", "/ping", "/readyz", "/livez", "/startupz", "/version", "/metrics")
 
 
 def bearer(key: str) -> dict[str, bytes]:
@@ -80,6 +80,7 @@ async def test_a39_a_target_that_is_a_whole_url(guarded):
 
 
 async def test_a39_the_open_paths(guarded):
+    assert {endpoint.path for endpoint in ENDPOINTS if endpoint.is_open} == {*OPEN_PATHS} - {"/v1"}
     for path in OPEN_PATHS:
         for method in ("GET", "HEAD"):
             assert (await guarded.request(method, path)).status_code == 200
