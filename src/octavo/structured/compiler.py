@@ -45,7 +45,7 @@ class GrammarCompiler:
         grammar = self._grammar_by_params.get(params) or self._compile(params)
         self._grammar_by_params[params] = self._recent[params] = grammar
         self._recent.move_to_end(params)
-        if len(self._recent) > MAX_KEPT_GRAMMARS:
+        while len(self._recent) > MAX_KEPT_GRAMMARS:
             self._recent.popitem(last=False)
         return grammar
 
@@ -63,6 +63,8 @@ class GrammarCompiler:
 
         kind, source = params.constraint
         try:
+            if not self._vocabulary.eos_token_ids:
+                raise ValueError("the model has no end-of-sequence token, without which no output is ever complete")
             if self._checker is None or self._tokenizer is None:
                 self._checker = GrammarChecker(self._vocabulary)  # it builds a tokenizer of its own meanwhile
                 self._tokenizer = make_tokenizer(self._vocabulary)

@@ -38,12 +38,7 @@ class Grammar:
 
 
 def make_tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
-    """The tokens as llguidance wants them. Takes tenths of a second, in which no other thread runs Python.
-
-    Raises ValueError for a vocabulary that no output can end with.
-    """
-    if not vocabulary.eos_token_ids:
-        raise ValueError("the model has no end-of-sequence token, without which no output is ever complete")
+    """The tokens as llguidance wants them. Takes tenths of a second, in which no other thread runs Python."""
     tokens = cast(TokenizerWrapper, _Tokens(vocabulary))
     return LLTokenizer(tokens, n_vocab=len(vocabulary.tokens), eos_token=list(vocabulary.eos_token_ids))
 
