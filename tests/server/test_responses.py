@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from octavo.core.sampling_params import RequestOutputKind, SamplingParams
+from octavo.core.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from octavo.server.response_store import ResponseStore, StoredResponse
 from tests.server import scripted_core
 from tests.server.named_events import read_named_events
@@ -124,6 +124,25 @@ async def test_a_response_that_is_cut(client, core):
     assert_valid(response, "Response")
     assert response["status"] == response["output"][0]["status"] == "incomplete"
     assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("text_format", "constraint"),
+    [
+        ({"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}, StructuredOutputsParams(json=SCHEMA)),
+        ({"type": "json_object"}, StructuredOutputsParams(json_object=True)),
+        ({"type": "text"}, None),
+        (None, None),
+    ],
+)
+async def test_what_the_text_must_be(client, core, text_format, constraint):
+    response = (await client.post(URL, json={"input": "Hi", "text": {"format": text_format}})).json()
+    assert_valid(response, "Response")
+    assert response["text"]["format"] == (text_format or {"type": "text"})
+    assert core.requests[0].sampling_params.structured_outputs == constraint
 
 
 async def test_an_empty_answer_is_a_message(client, core):
@@ -249,6 +268,8 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     ({"tools": [{"type": "teleport"}]}, "tools[0].type"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
+    ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
+    ({"text": {"format": {"type": "poem"}}}, "text.format.type"),
     ({"temperature": 9}, "temperature"),
     ({"max_output_tokens": 0}, "max_output_tokens"),
     ({"top_logprobs": 21}, "top_logprobs"),

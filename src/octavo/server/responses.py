@@ -24,7 +24,7 @@ from octavo.server.parameters import sampling_params
 from octavo.server.response_store import ResponseStore, StoredResponse
 from octavo.server.response_writer import ResponseWriter
 from octavo.server.responses_input import function_tools, input_messages
-from octavo.server.responses_protocol import Response, ResponseDeleted, ResponsesRequest
+from octavo.server.responses_protocol import Response, ResponseDeleted, ResponsesRequest, TextFormat
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
 from octavo.server.structured import ResponseFormat
@@ -32,6 +32,7 @@ from octavo.server.tools import read_tool_choice
 from octavo.server.turn import TurnRequest, open_turn
 
 LOGPROBS = "message.output_text.logprobs"  # what `include` calls them
+PLAIN_TEXT = TextFormat("text")
 
 
 async def create_response(request: Request, body: ResponsesRequest) -> HttpResponse | EventStream:
@@ -128,7 +129,8 @@ def _turn_request(
 
 
 def _sampling_params(serving: Serving, body: ResponsesRequest) -> SamplingParams:
-    if body.text.format.type == "json_schema" and body.text.format.schema is None:
+    wanted = body.text.format or PLAIN_TEXT
+    if wanted.type == "json_schema" and wanted.schema is None:
         raise invalid("text.format.schema", "text.format has no schema; send one")
     has_logprobs = body.top_logprobs is not None or LOGPROBS in body.include
     fields = GenerationFields(
@@ -137,7 +139,7 @@ def _sampling_params(serving: Serving, body: ResponsesRequest) -> SamplingParams
         top_k=body.top_k,
         seed=body.seed,
         stream=body.stream,
-        response_format=ResponseFormat(body.text.format.type, schema=body.text.format.schema),
+        response_format=ResponseFormat(wanted.type, schema=wanted.schema),
     )
     return sampling_params(
         fields,
@@ -159,7 +161,7 @@ def _response(serving: Serving, body: ResponsesRequest, params: SamplingParams) 
         max_output_tokens=body.max_output_tokens,
         temperature=params.temperature,
         top_p=params.top_p,
-        text={"format": body.text.format},
+        text={"format": body.text.format or PLAIN_TEXT},
         reasoning=body.reasoning,
         tools=[{"strict": None, "parameters": None} | tool for tool in body.tools if tool.get("type") == "function"],
         tool_choice=body.tool_choice,

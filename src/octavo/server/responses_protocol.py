@@ -35,7 +35,7 @@ class TextFormat(msgspec.Struct, frozen=True, omit_defaults=True):
 class TextConfig(msgspec.Struct, frozen=True):
     """What the client wants of the text."""
 
-    format: TextFormat = TextFormat("text")
+    format: TextFormat | None = None  # None: any text
     verbosity: str | None = None  # accepted, as clients send it
 
 
