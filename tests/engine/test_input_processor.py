@@ -8,6 +8,7 @@ from octavo.core.admission import AdmissionLimits, RequestRejected
 from octavo.core.sampling_params import ParameterError, SamplingParams
 from octavo.engine import input_processor
 from octavo.engine.input_processor import InputProcessor, derive_seed, prompt_text
+from octavo.engine.request_terms import RequestTerms
 from octavo.engine.tokenizer import Tokenizer
 
 VOCAB_SIZE = 259
@@ -30,11 +31,14 @@ def make(tiny_tokenizer: Tokenizer):
 
 def test_a_request_holds_what_the_core_needs(make):
     params = SamplingParams(seed=9)
-    request = make().process("Hi", params, priority=3, cache_salt="s", arrival_s=1.5)
+    request = make().process(
+        "Hi", params, terms=RequestTerms(priority=3, tenant="t", cache_salt="s", timeout_s=2.0), arrival_s=1.5
+    )
     assert request.prompt_token_ids == (ord("H") + 3, ord("i") + 3)
     assert request.sampling_params is params
     assert (request.seed, request.eos_token_ids) == (9, (2, 1))
-    assert (request.priority, request.cache_salt, request.arrival_s) == (3, "s", 1.5)
+    assert (request.priority, request.tenant, request.cache_salt) == (3, "t", "s")
+    assert (request.arrival_s, request.queue_deadline_s, request.deadline_s) == (1.5, None, 3.5)
 
 
 @pytest.mark.parametrize(

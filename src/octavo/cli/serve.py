@@ -65,6 +65,12 @@ class ServeOptions(EngineOptions):
     trust_request_chat_template: Annotated[
         bool, typer.Option("--trust-request-chat-template", help="Let requests bring a chat template of their own.")
     ] = False
+    queue_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a request that has not begun gets 503.", min=0.001)
+    ] = None
+    request_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a request ends, as far as it is.", min=0.001)
+    ] = None
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Start an engine that dies again, once; else end, with 1.")
     ] = False
@@ -86,6 +92,8 @@ class ServeOptions(EngineOptions):
                 ssl_certfile=self.ssl_certfile,
                 ssl_keyfile=self.ssl_keyfile,
                 shutdown_timeout_s=self.shutdown_timeout,
+                queue_timeout_s=self.queue_timeout,
+                request_timeout_s=self.request_timeout,
                 restarts=self.restart,
                 log_format=self.log_format,
                 tool_call_parser=self.tool_call_parser,

@@ -21,6 +21,7 @@ from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.queue_limit import QueueLimit
+from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.engine.stats_log import StatsLog
 from octavo.weights.source import CheckpointError
 
@@ -145,7 +146,7 @@ class AsyncEngine:
         return await self._require_front().texts.token_ids(prompt)
 
     async def submit(
-        self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
+        self, prompts: Sequence[Prompt], params: SamplingParams, terms: RequestTerms = DEFAULT_TERMS
     ) -> GenerationStream:
         """Queue one request a prompt, all or none; close the stream that is returned in any case.
 
@@ -160,7 +161,7 @@ class AsyncEngine:
             if params.structured_outputs is not None:
                 await front.send_vocabulary()
         self.check_ready()  # that may have taken long
-        stream = front.submit(tokenized, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
+        stream = front.submit(tokenized, params, terms, arrival_s)
         if params.structured_outputs is not None:
             try:
                 await stream.wait_until_begun()  # whether its grammar can be compiled, only the engine process knows
@@ -170,10 +171,10 @@ class AsyncEngine:
         return stream
 
     async def generate(
-        self, prompt: Prompt, params: SamplingParams, *, priority: int = 0, cache_salt: str = ""
+        self, prompt: Prompt, params: SamplingParams, terms: RequestTerms = DEFAULT_TERMS
     ) -> AsyncGenerator[GenerationOutput, None]:
         """The outputs of one request. Cancelling or closing the generator aborts all its choices."""
-        stream = await self.submit([prompt], params, priority=priority, cache_salt=cache_salt)
+        stream = await self.submit([prompt], params, terms)
         try:
             async for output in stream:
                 yield output

@@ -15,6 +15,7 @@ from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.output_processor import OutputProcessor
 from octavo.engine.queue_limit import EngineOverloadedError, QueueLimit
+from octavo.engine.request_terms import RequestTerms
 from octavo.engine.text_workers import TextWorkers
 
 if TYPE_CHECKING:
@@ -48,17 +49,14 @@ class Front:
         self._idle.set()
 
     def submit(
-        self, prompts: Sequence[Prompt], params: SamplingParams, *, priority: int, cache_salt: str, arrival_s: float
+        self, prompts: Sequence[Prompt], params: SamplingParams, terms: RequestTerms, arrival_s: float
     ) -> GenerationStream:
         """Send one request a prompt, all or none; `arrival_s` is when they came to the door, by time.monotonic().
 
         Raises ParameterError, RequestRejected and EngineOverloadedError.
         """
         try:
-            requests = [
-                self._inputs.process(prompt, params, priority=priority, cache_salt=cache_salt, arrival_s=arrival_s)
-                for prompt in prompts
-            ]
+            requests = [self._inputs.process(prompt, params, terms=terms, arrival_s=arrival_s) for prompt in prompts]
             num_tokens = sum(len(request.prompt_token_ids) for request in requests)
             self.limit.check(params.n * len(requests), num_tokens)
         except RequestRejected as rejection:

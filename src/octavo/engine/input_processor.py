@@ -13,6 +13,7 @@ from octavo.core.admission import AdmissionLimits, RequestRejected
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import SEED_BITS, ParameterError, SamplingParams
 from octavo.engine.bad_words import tokenize_bad_words
+from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.structured.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ class InputProcessor:
         prompt: Prompt,
         params: SamplingParams,
         *,
-        priority: int = 0,
-        cache_salt: str = "",
+        terms: RequestTerms = DEFAULT_TERMS,
         arrival_s: float = 0.0,
     ) -> EngineRequest:
         """Return the request, under an id made here. The text of a `str` prompt gets the model's special tokens.
@@ -84,9 +84,12 @@ class InputProcessor:
             seed=derive_seed(self._seed, ordinal) if params.seed is None else params.seed % 2**SEED_BITS,
             eos_token_ids=self._eos_token_ids,
             bad_word_token_ids=bad_word_token_ids,
-            priority=priority,
-            cache_salt=cache_salt,
+            priority=terms.priority,
+            cache_salt=terms.cache_salt,
+            tenant=terms.tenant,
             arrival_s=arrival_s,
+            queue_deadline_s=terms.queue_deadline_s(arrival_s),
+            deadline_s=terms.deadline_s(arrival_s),
         )
 
     def check_text(self, text: str) -> None:

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
-from octavo.server.api_keys import tenant_salt
 from octavo.server.chat_answer import ChatAnswer
 from octavo.server.chat_messages import template_messages, template_variables
 from octavo.server.chat_protocol import ChatCompletionRequest
@@ -18,6 +17,7 @@ from octavo.server.errors import invalid
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
+from octavo.server.terms import generation_terms
 from octavo.server.tools import read_tool_choice
 from octavo.server.turn import TurnRequest, open_turn
 
@@ -27,7 +27,7 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
     serving = serving_of(request)
     check_stream_options(body)
     model = serving.model_name(body.model)
-    requested = replace(turn_request(body, serving), cache_salt=tenant_salt(request, body.cache_salt))
+    requested = replace(turn_request(body, serving), terms=generation_terms(request, body))
     turn = await open_turn(serving, requested)
     answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, serving.engine.tokenizer, body)
     if body.stream:
@@ -57,7 +57,6 @@ def turn_request(body: ChatCompletionRequest, serving: Serving) -> TurnRequest:
         add_special_tokens=body.add_special_tokens,
         chat_template=body.chat_template,
         template_variables=variables,
-        priority=body.priority,
     )
 
 

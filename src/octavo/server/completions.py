@@ -14,7 +14,6 @@ from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import Prompt
 from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
-from octavo.server.api_keys import tenant_salt
 from octavo.server.completion_protocol import Completion, CompletionChoice, CompletionRequest
 from octavo.server.completion_writer import CompletionWriter
 from octavo.server.counted_stream import CountedStream
@@ -23,6 +22,7 @@ from octavo.server.openai import Usage
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
+from octavo.server.terms import generation_terms
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
@@ -45,9 +45,7 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
         raise invalid(
             "n", f"{len(prompts)} prompts with n = {params.n} each; at most {MAX_CHOICES} choices are allowed"
         )
-    stream = await engine.submit(
-        prompts, params, priority=body.priority, cache_salt=tenant_salt(request, body.cache_salt)
-    )
+    stream = await engine.submit(prompts, params, generation_terms(request, body))
     head = AnswerHead("cmpl", model, body)
     answer = CompletionAnswer(head, CountedStream(stream, params.n, is_empty=is_empty), body, engine.tokenizer)
     if body.stream:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
-from octavo.server.errors import ApiError
+from octavo.server.errors import ApiError, timed_out
 from octavo.server.openai import PromptTokensDetails, Usage
 
 
@@ -48,6 +48,8 @@ class CountedStream:
             self._num_cached_tokens_by_id[output.request_id] = output.num_cached_tokens
             for choice in output.outputs:
                 _check_not_failed(choice)
+                if choice.finish_reason == "timeout" and self._num_completion_tokens == 0:
+                    raise timed_out("the request's time was over before it had begun; try again later", 503)
             yield output
 
     def index_of(self, output: GenerationOutput, choice: CompletionOutput) -> int:

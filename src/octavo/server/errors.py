@@ -100,6 +100,11 @@ def invalid(param: str | None, message: str, code: str = "invalid_value") -> Api
     return ApiError(400, code, message, param)
 
 
+def timed_out(message: str, status: int = 504) -> ApiError:
+    """A deadline of the client's or of the operator's has passed."""
+    return ApiError(status, "timeout", message)
+
+
 def as_api_error(error: Exception) -> ApiError:
     """The answer to an exception; what nobody foresaw is a 500 without details."""
     match error:

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
+from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.server.answer import json_response
-from octavo.server.api_keys import tenant_salt
 from octavo.server.chat_messages import template_messages
 from octavo.server.chat_protocol import ChatMessage
 from octavo.server.errors import invalid
@@ -33,6 +33,7 @@ from octavo.server.parameters import sampling_params
 from octavo.server.request_body import convert
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
+from octavo.server.terms import terms_of
 from octavo.server.tools import Tool, read_tool_choice
 from octavo.server.turn import TurnRequest, open_turn, render_turn
 
@@ -51,7 +52,7 @@ async def create_message(request: Request, body: MessagesRequest) -> Response | 
     params = sampling_params(fields, serving.engine.ready, max_tokens=body.max_tokens, logprobs=None)
     if body.output_config.format is not None:
         params = replace(params, structured_outputs=StructuredOutputsParams(json=body.output_config.format.schema))
-    turn = await open_turn(serving, _turn_request(body, params, tenant_salt(request, "")))
+    turn = await open_turn(serving, _turn_request(body, params, terms_of(request)))
     message = Message(id=f"msg_{uuid4().hex}", model=model, content=[], usage=message_usage(turn.usage))
     writer = MessageWriter(message, turn, request.state.request_id)
     if body.stream:
@@ -64,11 +65,11 @@ async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
     """How many tokens the prompt of a message has."""
     serving = serving_of(request)
     serving.model_name(body.model)
-    prompt = await render_turn(serving, _turn_request(body, SamplingParams(), ""))
+    prompt = await render_turn(serving, _turn_request(body, SamplingParams(), DEFAULT_TERMS))
     return json_response(TokenCount(len(await serving.engine.tokenize(prompt))))
 
 
-def _turn_request(body: CountTokensRequest, params: SamplingParams, cache_salt: str) -> TurnRequest:
+def _turn_request(body: CountTokensRequest, params: SamplingParams, terms: RequestTerms) -> TurnRequest:
     tools = _function_tools(body.tools)
     choice = body.tool_choice
     named: dict[str, Any] = {"type": "function", "name": choice.name}
@@ -82,7 +83,7 @@ def _turn_request(body: CountTokensRequest, params: SamplingParams, cache_salt: 
         add_generation_prompt=not is_begun,
         continue_final_message=is_begun,
         template_variables={"enable_thinking": body.thinking.type != "disabled"},
-        cache_salt=cache_salt,
+        terms=terms,
     )
 
 

@@ -49,6 +49,8 @@ class GenerationFields(StructuredFields, frozen=True, kw_only=True):
     stream_options: StreamOptions | None = None
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     cache_salt: Annotated[str, Meta(max_length=128)] = ""
+    user: str | None = None  # under the fair policy, users take turns
+    timeout: Annotated[float, Meta(gt=0)] | None = None  # seconds, after which the answer ends as far as it is
 
 
 class PromptLogprob(msgspec.Struct, frozen=True):

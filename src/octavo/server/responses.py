@@ -28,6 +28,7 @@ from octavo.server.responses_protocol import Response, ResponseDeleted, Response
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
 from octavo.server.structured import ResponseFormat
+from octavo.server.terms import terms_of
 from octavo.server.tools import read_tool_choice
 from octavo.server.turn import TurnRequest, open_turn
 
@@ -123,8 +124,9 @@ def _turn_request(
         tools=tools,
         tool_choice=read_tool_choice(body.tool_choice, tools, is_parallel=body.parallel_tool_calls),
         template_variables={"enable_thinking": False} if body.reasoning.effort == "none" else {},
-        priority=body.priority,
-        cache_salt=tenant_salt(request, body.cache_salt),
+        terms=terms_of(
+            request, priority=body.priority, cache_salt=body.cache_salt, user=body.user, timeout_s=body.timeout
+        ),
     )
 
 

@@ -72,6 +72,8 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     cache_salt: Annotated[str, Meta(max_length=128)] = ""
+    user: str | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
 class OutputText(msgspec.Struct, tag_field="type", tag="output_text"):

@@ -19,6 +19,8 @@ class ServerConfig:
     max_body_bytes: int = 16 << 20
     ssl_certfile: str | None = None  # PEM; with one, the server speaks HTTPS only
     ssl_keyfile: str | None = None  # PEM; None: the key is in `ssl_certfile`
+    queue_timeout_s: float | None = None  # after which a request that has not begun is refused
+    request_timeout_s: float | None = None  # after which a request ends as far as it is
     shutdown_timeout_s: float = 30.0
     restarts: bool = False  # an engine that dies once it was ready: once; otherwise the server ends, with an error
     log_format: str = "text"  # a name of FORMATS

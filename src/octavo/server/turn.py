@@ -16,6 +16,7 @@ from octavo.core.admission import RequestRejected
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import PromptDict
 from octavo.engine.outputs import CompletionOutput, Logprob
+from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.server.counted_stream import CountedStream
 from octavo.server.openai import CompletionTokensDetails, Usage
 from octavo.server.reasoning_tokens import ReasoningCounter
@@ -38,8 +39,7 @@ class TurnRequest:
     add_special_tokens: bool = False
     chat_template: str | None = None  # instead of the model's
     template_variables: Mapping[str, Any] = field(default_factory=dict)
-    priority: int = 0
-    cache_salt: str = ""
+    terms: RequestTerms = DEFAULT_TERMS
 
 
 class Turn:
@@ -155,7 +155,7 @@ async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
         for index in range(params.n)
     ]
     try:
-        stream = await serving.engine.submit([prompt], params, priority=request.priority, cache_salt=request.cache_salt)
+        stream = await serving.engine.submit([prompt], params, request.terms)
     except RequestRejected as error:
         if error.code == "invalid_grammar" and tools:
             raise RequestRejected(error.code, f"of these tools no grammar can be made: {error}", "tools") from error

@@ -59,7 +59,7 @@ class TurnEnd:
     """A choice has ended: its last event."""
 
     index: int
-    finish_reason: str  # "stop", "length" or "tool_calls"
+    finish_reason: str  # "stop", "length", "tool_calls" or "timeout"
     stop_reason: int | str | None  # the token id or the stop string that ended it; None: end of sequence, or length
 
 
