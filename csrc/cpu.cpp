@@ -6,6 +6,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace octavo {
@@ -56,6 +59,8 @@ bool cpu_supports(const std::string& isa) {
     if (isa == "avx2") return has_avx2_features();
     if (isa == "avx512") return has_avx512_features();
     if (isa == "amx") return has_avx512_features() && has_tiles() && may_use_tiles();
+#elif defined(__aarch64__) && defined(__linux__)
+    if (isa == "neon_dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #endif
     return false;
 }

@@ -45,6 +45,8 @@ inline Vec load_halves(const uint16_t* from) {
     return _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 #elif defined(__F16C__)
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(__aarch64__)
+    return (Vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from)));
 #else
     typedef uint16_t HalfVec __attribute__((vector_size(kWidth * sizeof(uint16_t))));
     HalfVec halves;

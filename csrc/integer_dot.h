@@ -2,7 +2,7 @@
 // exact.
 //
 // A CodeVec holds the codes of kWidth outputs for four consecutive k, those of one output next to each other; the same
-// four activations of a row go with all of them.
+// four activations of a row go with all of them. A Dot takes kShift off each code on the way.
 
 #pragma once
 
@@ -13,6 +13,8 @@
 
 #if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace octavo {
@@ -42,6 +44,9 @@ inline IntVec multiply_pairs(ShortVec a, ShortVec b) {
     return (IntVec)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined(__SSE2__)
     return (IntVec)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#elif defined(__aarch64__)
+    const auto x = (int16x8_t)a, y = (int16x8_t)b;
+    return (IntVec)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 #else
     const IntVec x = (IntVec)a, y = (IntVec)b;
     return (x << 16 >> 16) * (y << 16 >> 16) + (x >> 16) * (y >> 16);
@@ -54,6 +59,7 @@ inline IntVec multiply_pairs(ShortVec a, ShortVec b) {
 struct WideDot {
     using Activation = int8_t;
     using Sum = IntVec;
+    static constexpr int kShift = 0;
 
     static int32_t encode(int32_t initial) { return initial; }
     static Sum start(int32_t encoded) { return broadcast(encoded); }
@@ -64,12 +70,33 @@ struct WideDot {
     static IntVec finish(Sum sum) { return sum; }
 };
 
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+// One instruction, for signed codes: those up to 255 are shifted by 128, which for a byte is to flip its first bit.
+template <uint8_t SHIFT>
+struct SignedDot {
+    using Activation = int8_t;
+    using Sum = IntVec;
+    static constexpr int kShift = SHIFT;
+
+    static int32_t encode(int32_t initial) { return initial; }
+    static Sum start(int32_t encoded) { return broadcast(encoded); }
+    static void add(Sum& sum, CodeVec codes, const Activation* x) {
+        sum = (IntVec)vdotq_s32((int32x4_t)sum, (int8x16_t)(codes ^ SHIFT), (int8x16_t)broadcast(load_four_bytes(x)));
+        keep(sum);
+    }
+    static IntVec finish(Sum sum) { return sum; }
+};
+
+using WideDot = SignedDot<128>;
+
 #else
 
 // In 16 bits each, even and odd bytes apart: activations are stored in the order 0, 2, 1, 3.
 struct WideDot {
     using Activation = int16_t;
     using Sum = IntVec;
+    static constexpr int kShift = 0;
 
     static int32_t encode(int32_t initial) { return initial; }
     static Sum start(int32_t encoded) { return broadcast(encoded); }
@@ -93,6 +120,7 @@ struct WideDot {
 struct NarrowDot {
     using Activation = int8_t;
     using Sum = ShortVec;
+    static constexpr int kShift = 0;
 
     static int32_t encode(int32_t initial) { return initial & 0xffff; }
     static Sum start(int32_t encoded) { return (ShortVec)broadcast(encoded); }
@@ -102,6 +130,10 @@ struct NarrowDot {
     }
     static IntVec finish(Sum sum) { return multiply_pairs(sum, ShortVec{} + 1); }
 };
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+using NarrowDot = SignedDot<0>;
 
 #else
 

@@ -43,6 +43,10 @@ constexpr int kPrefetch = 2048;                         // bytes of a panel, for
 constexpr int64_t kTaskElements = int64_t{1} << 18;     // of x that a task reads again for each panel: L2 cache
 constexpr int64_t kMinTaskProducts = int64_t{1} << 17;  // fewer are done sooner than another thread has heard of them
 
+// What has been added to a code by the time it goes into a sum.
+template <class Codes>
+constexpr int kOffset = -Codes::kRange.smallest - Codes::Dot::kShift;
+
 // A tile of rows times panels that follow each other.
 template <class Codes>
 struct Tile {
@@ -76,7 +80,7 @@ template <class Codes, int ROWS, int PANELS>
 #pragma GCC unroll 16
         for (int c = 0; c < VECS; ++c)
             sums[r][c] =
-                Codes::kRange.smallest == 0 ? typename Codes::Dot::Sum{} : Codes::Dot::start(tile.starts[g * ROWS + r]);
+                kOffset<Codes> == 0 ? typename Codes::Dot::Sum{} : Codes::Dot::start(tile.starts[g * ROWS + r]);
 #pragma GCC unroll 16
     for (int i = 0; i < kGroupSize / 4; ++i) {
         CodeVec codes[VECS];
@@ -261,7 +265,7 @@ void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& x, cons
     if (x.num_rows() >= kMinAmxRows) return multiply_amx(pool, panels(), x, residual, out);
 #endif
     constexpr int64_t kPanels = dot_panels(kDotRows);
-    const Rows rows = quantize_rows<typename Codes::Dot>(pool, x, kDotRows, -Codes::kRange.smallest);
+    const Rows rows = quantize_rows<typename Codes::Dot>(pool, x, kDotRows, kOffset<Codes>);
     const int64_t num_tiles = rows.num_tiles();
     const int64_t tiles_per_task = std::max<int64_t>(1, kTaskElements / (kDotRows * num_inputs()));
     const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;

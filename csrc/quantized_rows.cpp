@@ -39,6 +39,15 @@ inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutevar8x32_epi32(bytes, order));
 }
 
+#elif defined(__aarch64__)
+
+inline int8x16_t narrow(IntVec a, IntVec b) { return (int8x16_t)vuzp1q_s16((int16x8_t)a, (int16x8_t)b); }
+
+inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
+    for (int i = 0; i < kGroupVecs; i += 4)
+        vst1q_s8(to + i * kWidth, vuzp1q_s8(narrow(codes[i], codes[i + 1]), narrow(codes[i + 2], codes[i + 3])));
+}
+
 #else
 
 inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
@@ -159,7 +168,7 @@ QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const Ro
 }
 
 template QuantizedRows<WideDot::Activation> quantize_rows<WideDot>(ThreadPool&, const RowSource&, int, int32_t);
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#if defined(__ARM_FEATURE_DOTPROD) || (defined(__AVX2__) && !defined(__AVX512VNNI__))
 template QuantizedRows<NarrowDot::Activation> quantize_rows<NarrowDot>(ThreadPool&, const RowSource&, int, int32_t);
 #endif
 

@@ -15,7 +15,7 @@ namespace octavo {
 // Rows [T, K], the last group of each padded with zeros. Of each group:
 //   scale      = max |x| / 127
 //   code       = x / scale, rounded to the nearest whole number, of two the even one; -127 to 127
-//   start      = -offset * sum of the codes, encoded, where codes of weights are stored with `offset` added
+//   start      = -offset * sum of the codes, encoded, where codes of weights come with `offset` added
 //   scaled_sum = scale * sum of the codes
 // A group with a number that is not finite has NaN for its scale, and all its codes are 0; so are those of a group in
 // which all numbers are below 2^-100.

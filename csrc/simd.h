@@ -10,7 +10,7 @@
 
 #if defined(__FMA__)
 #include <immintrin.h>
-#elif defined(__ARM_FEATURE_FMA)
+#elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 
@@ -58,6 +58,13 @@ inline IntVec load_integers(const int8_t* from) {
 inline IntVec load_integers(const uint16_t* from) {
     return (IntVec)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
+#elif defined(__aarch64__)
+inline IntVec load_integers(const int8_t* from) {
+    int32_t bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    return (IntVec)vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)))));
+}
+inline IntVec load_integers(const uint16_t* from) { return (IntVec)vmovl_u16(vld1_u16(from)); }
 #endif
 
 inline Vec load(const int8_t* from) { return __builtin_convertvector(load_integers(from), Vec); }
@@ -83,7 +90,7 @@ inline Vec fma(Vec a, Vec b, Vec c) {
     return _mm512_fmadd_ps(a, b, c);
 #elif defined(__FMA__)
     return _mm256_fmadd_ps(a, b, c);
-#elif defined(__ARM_FEATURE_FMA)
+#elif defined(__aarch64__)
     return vfmaq_f32(c, a, b);
 #else
     return a * b + c;
@@ -97,6 +104,8 @@ template <class Vector>
     asm("" : "+v"(v));
 #elif defined(__x86_64__)
     asm("" : "+x"(v));
+#elif defined(__aarch64__)
+    asm("" : "+w"(v));
 #else
     (void)v;
 #endif

@@ -12,16 +12,16 @@ def doctor() -> None:
     from octavo.backends.native.isa import ISAS, load_extension, runnable_isas
     from octavo.engine import host
 
-    print(f"octavo           {version('octavo')}")
-    print(f"memory limit     {host.memory_limit_bytes() / 2**20:.0f} MiB (of the machine and of its control groups)")
-    print(f"usable CPUs      {host.num_usable_cpus()}: as many kernel threads, unless --num-threads says otherwise")
+    print(f"octavo               {version('octavo')}")
+    print(f"memory limit         {host.memory_limit_bytes() / 2**20:.0f} MiB (of the machine and of its control groups)")
+    print(f"usable CPUs          {host.num_usable_cpus()}: as many kernel threads, unless --num-threads says otherwise")
     try:
         runnable, chosen = runnable_isas(), load_extension().isa
     except (ImportError, ValueError) as error:
         typer.echo(f"octavo: {error}", err=True)
         raise typer.Exit(1) from None
     for isa in ISAS:
-        print(f"{isa + ' kernels':<17}{_verdict(isa, runnable, chosen)}")
+        print(f"{isa + ' kernels':<21}{_verdict(isa, runnable, chosen)}")
 
 
 def _verdict(isa: str, runnable: list[str], chosen: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,7 +11,8 @@ from types import ModuleType
 
 from octavo.backends.native import __name__ as _package
 
-ISAS = ("amx", "avx512", "avx2", "baseline")  # best first
+_FASTER_ISAS = ("neon_dotprod",) if platform.machine() in ("aarch64", "arm64") else ("amx", "avx512", "avx2")
+ISAS = (*_FASTER_ISAS, "baseline")  # of this architecture, best first
 
 
 @cache
