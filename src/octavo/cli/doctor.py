@@ -13,7 +13,7 @@ def doctor() -> None:
     from octavo.engine import host
 
     print(f"octavo               {version('octavo')}")
-    print(f"memory limit         {host.memory_limit_bytes() / 2**20:.0f} MiB (of the machine and of its control groups)")
+    print(f"memory limit         {host.memory_limit_bytes() / 2**20:.0f} MiB (of the machine and its control groups)")
     print(f"usable CPUs          {host.num_usable_cpus()}: as many kernel threads, unless --num-threads says otherwise")
     try:
         runnable, chosen = runnable_isas(), load_extension().isa
