@@ -76,7 +76,8 @@ async def test_input_becomes_the_prompt(client, core):
         call | {"call_id": "c2"},
         {"type": "function_call_output", "call_id": "c1", "output": "three"},
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "four"}]},
-        {"role": "user", "content": "Five"},
+        {"type": "function_call_output", "name": "goal", "namespace": "agent", "output": "five"},  # Codex, unasked
+        {"role": "user", "content": "Six"},
     ]
     response = await client.post(URL, json={"input": items, "instructions": "Speak up."})
     assert response.status_code == 200, response.text
@@ -85,7 +86,7 @@ async def test_input_becomes_the_prompt(client, core):
         "system: Speak up.\nsystem: Be brief.\nuser: One\n"
         f"assistant: Two\n{written}\n{written}\n"
         "user: <tool_response>\nthree\n</tool_response>\nuser: <tool_response>\nfour\n</tool_response>\n"
-        "user: Five\nassistant: "
+        "user: five\nuser: Six\nassistant: "
     )
 
 

@@ -42,10 +42,10 @@ class CallItem(msgspec.Struct, frozen=True, tag_field="type", tag="function_call
 
 
 class CallOutputItem(msgspec.Struct, frozen=True, tag_field="type", tag="function_call_output"):
-    """What came of it."""
+    """What came of it, or what the client reports unasked: Codex does so in this form, without a call_id."""
 
-    call_id: str
     output: str | list[Part]
+    call_id: str | None = None
 
 
 class ReasoningItem(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning"):
@@ -76,9 +76,9 @@ def input_messages(value: str | list[dict[str, Any]]) -> list[Message]:
             case CallItem(call_id, name, arguments):
                 call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
                 _open_assistant(messages).setdefault("tool_calls", []).append(call)
-            case CallOutputItem(call_id, output):
-                message = {"role": "tool", "tool_call_id": call_id, "content": _text(output, f"{param}.output")}
-                messages.append(message)
+            case CallOutputItem(output, call_id):
+                sender = {"role": "user"} if call_id is None else {"role": "tool", "tool_call_id": call_id}
+                messages.append({**sender, "content": _text(output, f"{param}.output")})
             case ReasoningItem(parts):
                 thoughts = "".join(part.text or "" for part in parts or ())
                 _open_assistant(messages, "reasoning")["reasoning"] = thoughts
