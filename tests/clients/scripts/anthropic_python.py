@@ -9,7 +9,7 @@ from steps import API_KEY, MODEL, URL, step
 
 client = anthropic.Anthropic(base_url=URL, api_key=API_KEY)
 conversation = [{"role": "user", "content": steps.QUESTION}]
-settings = {"model": MODEL, "max_tokens": 30, "extra_body": {"temperature": 0}}  # no longer an argument of its own
+settings = {"model": MODEL, "max_tokens": 64, "extra_body": {"temperature": 0}}  # no longer an argument of its own
 tool = {"name": steps.TOOL_NAME, "description": "The weather in a city.", "input_schema": steps.TOOL_PARAMETERS}
 
 
@@ -33,7 +33,7 @@ def streamed() -> None:
         pieces = list(stream.text_stream)
         message = stream.get_final_message()
     assert "".join(pieces) == message.content[0].text == ask(conversation)
-    assert message.usage.input_tokens and message.usage.output_tokens <= 30
+    assert message.usage.input_tokens and message.usage.output_tokens <= 64
 
 
 @step
@@ -44,7 +44,8 @@ def tools() -> None:
     [call] = [block for block in message.content if block.type == "tool_use"]
     steps.check_call(call.name, call.input)
     assert message.stop_reason == "tool_use", message.stop_reason
-    with client.messages.stream(messages=conversation, tools=[tool], tool_choice={"type": "any"}, **settings) as stream:
+    required = {"type": "any", "disable_parallel_tool_use": True}
+    with client.messages.stream(messages=conversation, tools=[tool], tool_choice=required, **settings) as stream:
         [streamed_call] = [block for block in stream.get_final_message().content if block.type == "tool_use"]
     steps.check_call(streamed_call.name, streamed_call.input)
     result = {"type": "tool_result", "tool_use_id": call.id, "content": steps.TOOL_RESULT}

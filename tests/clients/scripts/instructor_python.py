@@ -14,7 +14,7 @@ client = openai.OpenAI(base_url=f"{URL}/v1", api_key=API_KEY)
 request = {
     "model": MODEL,
     "messages": [{"role": "user", "content": PERSON_QUESTION}],
-    "max_tokens": 50,
+    "max_tokens": 64,
     "temperature": 0,
     "max_retries": 0,
 }
@@ -52,7 +52,7 @@ def responses() -> None:
     """A person as the arguments of a tool, by the other API."""
     responding = instructor.from_openai(client, mode=instructor.Mode.RESPONSES_TOOLS)
     person = responding.responses.create(
-        model=MODEL, input=PERSON_QUESTION, response_model=Person, max_output_tokens=50, max_retries=0
+        model=MODEL, input=PERSON_QUESTION, response_model=Person, max_output_tokens=64, max_retries=0
     )
     assert isinstance(person, Person)
 

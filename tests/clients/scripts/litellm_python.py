@@ -10,7 +10,7 @@ from steps import API_KEY, MODEL, URL, step
 
 conversation = [{"role": "user", "content": steps.QUESTION}]
 place = {"model": f"openai/{MODEL}", "api_base": f"{URL}/v1", "api_key": API_KEY}
-settings = {**place, "max_tokens": 30, "temperature": 0}
+settings = {**place, "max_tokens": 64, "temperature": 0}
 tool = {"type": "function", "function": {"name": steps.TOOL_NAME, "parameters": steps.TOOL_PARAMETERS}}
 
 
@@ -32,7 +32,7 @@ def streamed() -> None:
     stream = litellm.completion(messages=conversation, stream=True, stream_options={"include_usage": True}, **settings)
     completion = litellm.stream_chunk_builder(list(stream), messages=conversation)
     assert completion.choices[0].message.content == ask(conversation)
-    assert completion.usage.completion_tokens <= 30
+    assert completion.usage.completion_tokens <= 64
 
 
 @step
@@ -43,7 +43,8 @@ def tools() -> None:
     message = litellm.completion(tool_choice=named, **request).choices[0].message
     [call] = message.tool_calls
     steps.check_call(call.function.name, call.function.arguments)
-    chunks = list(litellm.completion(tool_choice="required", stream=True, **request))
+    required = {"tool_choice": "required", "parallel_tool_calls": False}
+    chunks = list(litellm.completion(stream=True, **required, **request))
     [streamed_call] = litellm.stream_chunk_builder(chunks).choices[0].message.tool_calls
     steps.check_call(streamed_call.function.name, streamed_call.function.arguments)
     assert ask([*conversation, message, {"role": "tool", "tool_call_id": call.id, "content": steps.TOOL_RESULT}])
@@ -60,7 +61,7 @@ def structured() -> None:
 @step
 def responses() -> None:
     """A question, whole and streamed."""
-    request = {"input": steps.QUESTION, **place, "max_output_tokens": 30, "temperature": 0}
+    request = {"input": steps.QUESTION, **place, "max_output_tokens": 64, "temperature": 0}
     text = litellm.responses(**request).output[0].content[0].text
     events = litellm.responses(stream=True, **request)
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == text
@@ -70,7 +71,7 @@ def responses() -> None:
 def messages() -> None:
     """A question by Anthropic's API."""
     model = {"model": f"anthropic/{MODEL}", "api_base": URL, "api_key": API_KEY}
-    assert litellm.completion(messages=conversation, max_tokens=30, **model).choices[0].message.content
+    assert litellm.completion(messages=conversation, max_tokens=64, **model).choices[0].message.content
 
 
 @step

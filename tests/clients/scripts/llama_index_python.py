@@ -17,7 +17,7 @@ settings = {
     "is_chat_model": True,
     "is_function_calling_model": True,
     "should_use_structured_outputs": True,
-    "max_tokens": 30,
+    "max_tokens": 64,
     "temperature": 0,
 }
 model = OpenAILike(model=MODEL, **place, **settings)
@@ -65,7 +65,7 @@ def structured() -> None:
 @step
 def responses() -> None:
     """A question by the other API, whole and streamed."""
-    responding = OpenAILikeResponses(model=MODEL, **place, max_output_tokens=30, temperature=0)
+    responding = OpenAILikeResponses(model=MODEL, **place, max_output_tokens=64, temperature=0)
     pieces = [response.delta for response in responding.stream_chat(conversation)]
     assert "".join(pieces) == responding.chat(conversation).message.content
 

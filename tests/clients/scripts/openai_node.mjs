@@ -8,7 +8,7 @@ import {
 
 const client = new OpenAI({ baseURL: `${URL}/v1`, apiKey: API_KEY });
 const conversation = [{ role: "user", content: QUESTION }];
-const settings = { model: MODEL, max_tokens: 30, temperature: 0 };
+const settings = { model: MODEL, max_tokens: 64, temperature: 0 };
 const tool = { type: "function", function: { name: TOOL_NAME, parameters: TOOL_PARAMETERS } };
 
 async function ask(messages) {
@@ -33,7 +33,7 @@ await runSteps({
     stream.on("content", (piece) => (text += piece));
     const completion = await stream.finalChatCompletion();
     check(text === (await ask(conversation)), text);
-    check(completion.usage.completion_tokens <= 30, completion);
+    check(completion.usage.completion_tokens <= 64, completion);
   },
 
   // The call of a tool, whole and streamed, and an answer that knows the tool's result.
@@ -43,7 +43,8 @@ await runSteps({
     const { message } = (await client.chat.completions.create({ ...request, tool_choice: named })).choices[0];
     const [call] = message.tool_calls;
     checkCall(call.function.name, JSON.parse(call.function.arguments));
-    const stream = client.chat.completions.stream({ ...request, tool_choice: "required" });
+    const required = { tool_choice: "required", parallel_tool_calls: false };
+    const stream = client.chat.completions.stream({ ...request, ...required });
     const [streamed] = (await stream.finalChatCompletion()).choices[0].message.tool_calls;
     checkCall(streamed.function.name, JSON.parse(streamed.function.arguments));
     const result = { role: "tool", tool_call_id: call.id, content: TOOL_RESULT };
@@ -62,7 +63,7 @@ await runSteps({
 
   // A question and one that follows it, streamed, with a tool, as an object that follows a schema.
   async responses() {
-    const request = { model: MODEL, max_output_tokens: 30, temperature: 0, input: QUESTION };
+    const request = { model: MODEL, max_output_tokens: 64, temperature: 0, input: QUESTION };
     const response = await client.responses.create(request);
     const next = { ...request, input: FOLLOW_UP, previous_response_id: response.id };
     check((await client.responses.create(next)).output_text, response);
@@ -71,7 +72,8 @@ await runSteps({
     await stream.finalResponse();
     check(text === response.output_text, text);
     const flat = { type: "function", name: TOOL_NAME, parameters: TOOL_PARAMETERS, strict: true };
-    const [call] = (await client.responses.create({ ...request, tools: [flat], tool_choice: "required" })).output;
+    const required = { tools: [flat], tool_choice: "required", parallel_tool_calls: false };
+    const [call] = (await client.responses.create({ ...request, ...required })).output;
     checkCall(call.name, JSON.parse(call.arguments));
     const format = { type: "json_schema", name: "person", strict: true, schema: PERSON_SCHEMA };
     const parsed = await client.responses.parse({ ...request, input: PERSON_QUESTION, text: { format } });

@@ -10,7 +10,7 @@ from steps import API_KEY, MODEL, URL, step
 
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key=API_KEY)
 conversation = [{"role": "user", "content": steps.QUESTION}]
-settings = {"model": MODEL, "max_tokens": 30, "temperature": 0}
+settings = {"model": MODEL, "max_tokens": 64, "temperature": 0}
 tool = {"type": "function", "function": {"name": steps.TOOL_NAME, "parameters": steps.TOOL_PARAMETERS}}
 
 
@@ -34,23 +34,18 @@ def streamed() -> None:
     )
     *chunks, last = stream
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ask(conversation)
-    assert last.choices == [] and last.usage.completion_tokens <= 30
+    assert last.choices == [] and last.usage.completion_tokens <= 64
 
 
 @step
 def tools() -> None:
     """The call of a tool, whole and streamed, and an answer that knows the tool's result."""
+    request = {"messages": conversation, "tools": [tool], **settings}
     named = {"type": "function", "function": {"name": steps.TOOL_NAME}}
-    message = (
-        client.chat.completions.create(messages=conversation, tools=[tool], tool_choice=named, **settings)
-        .choices[0]
-        .message
-    )
+    message = client.chat.completions.create(tool_choice=named, **request).choices[0].message
     [call] = message.tool_calls
     steps.check_call(call.function.name, call.function.arguments)
-    with client.chat.completions.stream(
-        messages=conversation, tools=[tool], tool_choice="required", **settings
-    ) as stream:
+    with client.chat.completions.stream(tool_choice="required", parallel_tool_calls=False, **request) as stream:
         [streamed_call] = stream.get_final_completion().choices[0].message.tool_calls
     steps.check_call(streamed_call.function.name, streamed_call.function.arguments)
     assert ask([*conversation, message, {"role": "tool", "tool_call_id": call.id, "content": steps.TOOL_RESULT}])
@@ -67,21 +62,18 @@ def structured() -> None:
 @step
 def responses() -> None:
     """A question and one that follows it, streamed, with a tool, as an instance of a class."""
-    response_settings = {"model": MODEL, "max_output_tokens": 30, "temperature": 0}
-    response = client.responses.create(input=steps.QUESTION, **response_settings)
-    assert client.responses.create(
-        input=steps.FOLLOW_UP, previous_response_id=response.id, **response_settings
-    ).output_text
-    with client.responses.stream(input=steps.QUESTION, **response_settings) as stream:
+    request = {"model": MODEL, "input": steps.QUESTION, "max_output_tokens": 64, "temperature": 0}
+    response = client.responses.create(**request)
+    follow_up = request | {"input": steps.FOLLOW_UP, "previous_response_id": response.id}
+    assert client.responses.create(**follow_up).output_text
+    with client.responses.stream(**request) as stream:
         pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
     assert "".join(pieces) == response.output_text
-    flat_tool = {"type": "function", "name": steps.TOOL_NAME, "parameters": steps.TOOL_PARAMETERS, "strict": True}
-    response = client.responses.create(
-        input=steps.QUESTION, tools=[flat_tool], tool_choice="required", **response_settings
-    )
-    [call] = response.output
+    flat_tool = {"type": "function", "name": steps.TOOL_NAME, "parameters": steps.TOOL_PARAMETERS}
+    called = client.responses.create(tools=[flat_tool], tool_choice="required", parallel_tool_calls=False, **request)
+    [call] = called.output
     steps.check_call(call.name, call.arguments)
-    parsed = client.responses.parse(input=PERSON_QUESTION, text_format=Person, **response_settings).output_parsed
+    parsed = client.responses.parse(text_format=Person, **request | {"input": PERSON_QUESTION}).output_parsed
     assert isinstance(parsed, Person)
 
 
