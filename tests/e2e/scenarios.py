@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from octavo import LLM, SamplingParams
+from octavo import LLM, SamplingParams, StructuredOutputsParams
 from octavo.engine.outputs import CompletionOutput
 
 PREFIX = "The same request gets the same bytes, whoever else is being served. "  # several blocks of the tiny model
 MAX_TOKENS, MIN_TOKENS = 40, 24
+WORDS = {"type": "array", "items": {"type": "string", "maxLength": 4}, "minItems": 20}  # more than there is time for
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,16 @@ SCENARIOS = (
     ),
     _scenario(
         "allowed", PREFIX + "These only.", seed=8, allowed_token_ids=tuple(range(60, 200, 7)), frequency_penalty=1.5
+    ),
+    _scenario("json", "As JSON?", seed=9, structured_outputs=StructuredOutputsParams(json=WORDS), logprobs=2),
+    _scenario(
+        "regex",
+        "To the end.",
+        seed=10,
+        structured_outputs=StructuredOutputsParams(regex="[a-y ]{26,36}z?"),
+        min_tokens=MIN_TOKENS,
+        ignore_eos=False,
+        presence_penalty=0.5,
     ),
     _scenario("end", "So?", seed=17, ignore_eos=False, min_tokens=MIN_TOKENS),
 )

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from octavo import LLM, SamplingParams
+from octavo.structured import compiler
+from octavo.structured.checker import GrammarChecker
 from octavo.weights.checkpoint import open_checkpoint
 from tests.e2e.scenarios import (
     KV_CACHE_DTYPES,
@@ -38,6 +41,15 @@ Open = Callable[..., LLM]
 def precision(request: pytest.FixtureRequest) -> dict[str, str]:
     """Each kind of weights in turn, and of a KV cache."""
     return PRECISIONS[request.param] | {"kv_cache_dtype": KV_CACHE_DTYPES[request.param]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_grammar_checker() -> Iterator[None]:
+    """For all engines here: starting one takes longer than most of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "GrammarChecker", cache(GrammarChecker))
+        patch.setattr(GrammarChecker, "close", lambda checker: None)
+        yield
 
 
 @pytest.fixture

@@ -56,6 +56,8 @@ def completion_body(scenario: Scenario, stream: bool) -> dict:
         "logit_bias": {str(token_id): bias for token_id, bias in params.logit_bias},
         "allowed_token_ids": params.allowed_token_ids,
         "bad_words": list(params.bad_words),
+        "guided_json": params.structured_outputs and params.structured_outputs.json,
+        "guided_regex": params.structured_outputs and params.structured_outputs.regex,
     }
 
 
