@@ -67,7 +67,7 @@ def read_tool_choice(
         raise _invalid_choice(f"names {unknown[0]!r}, which is not one of the tools")
     if choice.mode == "required" and not choice.select(tools):
         raise _invalid_choice("wants a tool called, but there is none; send tools")
-    return replace(choice, is_parallel=is_parallel)
+    return replace(choice, is_parallel=is_parallel and choice.is_parallel)
 
 
 def _parse_choice(value: Any) -> ToolChoice | None:
@@ -78,7 +78,7 @@ def _parse_choice(value: Any) -> ToolChoice | None:
         case "none" | "auto" | "required":
             return ToolChoice(value)
         case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
-            return ToolChoice("required", (name,))
+            return ToolChoice("required", (name,), is_parallel=False)  # "call that one" is no call to call it again
         case {"type": "allowed_tools", "allowed_tools": dict(allowed)}:
             return _parse_choice({"type": "allowed_tools", **allowed})
         case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list(tools)}:
