@@ -58,6 +58,15 @@ async def test_a_body_that_is_not_gzip(client, core, content):
     assert not core.requests
 
 
+@pytest.mark.parametrize("item", [b"[]", b"{}", b'{"a":1}', b'"x[[[["', b'"::::x"', b"5", b'"a"'])
+async def test_a_body_that_would_be_millions_of_objects(engine, core, item):
+    async with client_of(create_app(engine)) as client:
+        body = b'{"prompt": [' + b",".join([item] * 2_000_002) + b"]}"
+        response = await post(client, body, None)
+        assert (response.status_code, error_of(response)["code"]) == (413, "request_too_large")
+        assert not core.requests
+
+
 async def test_a_bomb_does_not_go_off(client):
     bomb = gzip.compress(gzip.compress(b" " * (1 << 26)))  # fits in the limit twice over, and holds 64 MiB
     assert len(bomb) < MAX_BYTES

@@ -12,6 +12,10 @@ from starlette.requests import Request
 from octavo.server.errors import ApiError, invalid
 from octavo.server.serving import serving_of
 
+# What becomes millions of Python objects holds up everybody for seconds. It is refused by its punctuation: no context is
+# long enough for a text with as many of these characters.
+MAX_COUNT_BY_CHARACTERS = {b"[{:": 200_000, b",": 2_000_000}
+
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
@@ -21,6 +25,7 @@ async def read_object(request: Request) -> dict[str, Any]:
     if media_type != "application/json":
         raise invalid(None, f"Content-Type is {media_type!r}; send application/json", "invalid_content_type")
     body = await _read_bytes(request)
+    _check_structure(body)
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
@@ -77,3 +82,11 @@ def _check_length(num_bytes: int, max_bytes: int) -> None:
     if num_bytes > max_bytes:
         message = f"the body has {num_bytes} bytes or more; --max-body-bytes allows {max_bytes}"
         raise ApiError(413, "request_too_large", message)
+
+
+def _check_structure(body: bytes) -> None:
+    for characters, limit in MAX_COUNT_BY_CHARACTERS.items():
+        count = sum(map(body.count, characters))
+        if count > limit:
+            message = f"the body holds {count} of the characters {characters.decode()}; at most {limit} are allowed"
+            raise ApiError(413, "request_too_large", message)
