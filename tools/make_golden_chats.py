@@ -65,16 +65,17 @@ VARIABLES = {"date_string": "26 Jul 2024"}  # some templates ask for today's els
 def main() -> None:
     """Write the file."""
     templates = sorted((DATA / "chat_templates").glob("*.jinja"))
+    prompts_by_template = {path.stem: prompts(path.read_text()) for path in templates}
     golden = {
         "tools": TOOLS,
         "chats": CHATS,
         "options": OPTIONS,
         "variables": VARIABLES,
-        "prompts": {path.stem: prompts(path.read_text()) for path in templates},
+        "prompts": prompts_by_template,
     }
     path = DATA / "chat_prompts.json"
     path.write_text(json.dumps(golden, indent=1, ensure_ascii=True) + "\n")
-    print(f"{path}: {sum(map(len, golden['prompts'].values()))} prompts")
+    print(f"{path}: {sum(map(len, prompts_by_template.values()))} prompts")
 
 
 def prompts(template: str) -> dict[str, str]:

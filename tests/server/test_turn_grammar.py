@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -148,13 +149,14 @@ def test_a_prescribed_text_leaves_room_for_calls(tools: ToolFormat, marker_id) -
 
 
 def test_a_schema_may_be_anything_that_parameters_are() -> None:
-    for parameters in (
+    schemas: list[dict[str, Any] | None] = [
         None,
         {},
         {"properties": {}},
         {"type": ["object", "null"]},
         {"$ref": "#/$defs/a", "$defs": {"a": {}}},
-    ):
+    ]
+    for parameters in schemas:
         grammar = grammar_of(CALLS, [Function("f", parameters=parameters)], LLAMA, no_special_id)
         assert accepts(grammar, '{"name": "f", "parameters": {}}', no_special_id), json.dumps(parameters)
         assert not accepts(grammar, '{"name": "f", "parameters": null}', no_special_id)

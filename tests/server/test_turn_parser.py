@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from octavo.server.turn_events import TurnChoice
+from octavo.server.turn_events import TextDelta, ToolArgumentsDelta, ToolCallStart, TurnChoice
 from octavo.server.turn_formats import HERMES, LLAMA, MISTRAL, MISTRAL_PLAIN, THINK, ToolFormat
 from octavo.server.turn_parser import TurnParser
 
@@ -64,7 +64,7 @@ def test_events_come_to_the_same_however_the_text_is_cut(pieces, tools, reasonin
 @example(" \n")
 def test_without_formats_all_is_text_as_it_comes(text) -> None:
     parser = TurnParser(0)
-    assert [event.text for piece in text for event in parser.add(piece)] == list(text)
+    assert [parser.add(piece) for piece in text] == [[TextDelta(0, piece)] for piece in text]
     assert parser.add("", is_last=True) == []
 
 
@@ -166,22 +166,22 @@ def test_arguments_are_not_held_back() -> None:
     parser = TurnParser(0, tool_format=HERMES, tool_names=TOOLS)
     assert parser.add('<tool_call>{"name": "f", "arguments": ') == []
     start, delta = parser.add('{"a": ')
-    assert (start.name, start.call_index, delta.text) == ("f", 0, '{"a": ')
-    assert [event.text for event in parser.add('"x')] == ['"x']
+    assert isinstance(start, ToolCallStart) and (start.name, start.call_index) == ("f", 0)
+    assert delta == ToolArgumentsDelta(0, 0, '{"a": ')
+    assert parser.add('"x') == [ToolArgumentsDelta(0, 0, '"x')]
 
 
 def test_an_answer_in_json_is_not_held_back() -> None:
     for first, second in (('{"na', "tion"), ('{"name": "f', 'oo"')):
         parser = TurnParser(0, tool_format=LLAMA, tool_names=TOOLS)
         assert parser.add(first) == []
-        [event] = parser.add(second)
-        assert event.text == first + second
+        assert parser.add(second) == [TextDelta(0, first + second)]
 
 
 def test_call_ids_differ_and_suit_the_templates() -> None:
     for tools, pattern in ((HERMES, r"call_\w{24}"), (MISTRAL, r"\w{9}")):
         parser = TurnParser(0, tool_format=tools, tool_names=TOOLS)
         events = parser.add(f"{tools.opening}{CALL}{tools.between}{CALL}")
-        ids = [event.call_id for event in events if hasattr(event, "call_id")]
+        ids = [event.call_id for event in events if isinstance(event, ToolCallStart)]
         assert len(set(ids)) == 2
         assert all(re.fullmatch(pattern, call_id) for call_id in ids)
