@@ -26,7 +26,7 @@ Open = Callable[..., LLM]
 Scores = dict[str, list[dict[int, Logprob] | None] | None]
 
 
-@pytest.fixture(scope="module", params=PRECISIONS)
+@pytest.fixture(scope="module", params=["float32", "int4"])
 def precision(request: pytest.FixtureRequest) -> dict[str, str]:
     return PRECISIONS[request.param] | {"kv_cache_dtype": KV_CACHE_DTYPES[request.param]}
 

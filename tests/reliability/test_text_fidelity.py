@@ -22,9 +22,10 @@ from tests.server.scripted_core import says
 __all__ = ["byte_level", "sentencepiece"]  # fixtures
 
 NUM_TEXTS = 10_000
-MAX_PIECES = 5
+MAX_PIECES = 4
 MAX_STEP_TOKENS = 4
 PART = "\N{REPLACEMENT CHARACTER}"
+DELTAS = SamplingParams(max_tokens=None, output_kind=RequestOutputKind.DELTA, skip_special_tokens=False)
 HARD_PIECES = (
     *("👩‍👩‍👧‍👦", "👍🏽", "🇩🇪🇰🇷", "❤️", "안녕", "한글", "e\u0301\u0302", "ﷺ", "नमस्ते", "\u200d", "\u202e"),
     *("\r\n", "\t", "  ", " ", "\n\n", "\0", PART, "\ufeff", "\U0010ffff", "the lighthouse", "hello", "1234", "<0x0A>"),
@@ -62,8 +63,7 @@ def unknown_bytes(tokenizer: Tokenizer) -> set[int]:
 def deltas_of(tokenizer: Tokenizer, token_ids: Sequence[int], random: Random) -> Iterator[str]:
     """What a client gets of these tokens, of which a few come in each step."""
     processor = OutputProcessor(tokenizer)
-    params = SamplingParams(max_tokens=None, output_kind=RequestOutputKind.DELTA, skip_special_tokens=False)
-    processor.add_request(EngineRequest("r", (5,), params, seed=0))
+    processor.add_request(EngineRequest("r", (5,), DELTAS, seed=0))
     start = 0
     while start < len(token_ids):
         end = min(start + random.randint(1, MAX_STEP_TOKENS), len(token_ids))
