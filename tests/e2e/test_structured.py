@@ -117,7 +117,7 @@ def test_what_is_too_much_for_one_step_ends_its_request_alone(llm):
         SamplingParams(seed=2, max_tokens=30),
     ]
     [stuck], [free] = (output.outputs for output in llm.generate(["Who?"] * 2, params, use_tqdm=False))
-    assert stuck.finish_reason == "error" and (stuck.error or "").startswith("structured_outputs: ")
+    assert stuck.finish_reason == "error" and "structured_outputs: " in (stuck.error or "")
     [alone] = llm.generate("Who?", params[1], use_tqdm=False)
     assert free == alone.outputs[0]
 

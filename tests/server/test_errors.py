@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from octavo.core.messages import CONSTRAINTS_FAILED, RequestOutput
 from tests.server.events import read_events
 from tests.server.scripted_core import fails
 
@@ -273,3 +274,16 @@ async def test_a_request_that_fails_alone(client, core):
     response = await client.post(CHAT, json={"messages": [USER], "stream": True})
     *_, last = read_events(response)
     assert last["error"]["code"] == "generation_failed"
+
+
+async def test_a_request_that_rules_out_every_token(client, core):
+    def cornered(request):
+        return [
+            RequestOutput(request.request_id, 0, (), finish_reason="error", error=f"{CONSTRAINTS_FAILED}: relax one")
+        ]
+
+    core.script = cornered
+    response = await client.post(CHAT, json={"messages": [USER]})
+    assert (response.status_code, error_of(response)["code"]) == (400, "constraints_failed")
+    *_, last = read_events(await client.post(CHAT, json={"messages": [USER], "stream": True}))
+    assert last["error"]["type"] == "invalid_request_error"

@@ -86,6 +86,10 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...]  # the k most likely (token_id, logprob), most likely first
 
 
+# How an error begins for which neither the model nor the engine is to blame.
+CONSTRAINTS_FAILED = "what the request allows cannot be generated"
+
+
 class SampledRow(NamedTuple):
     """What one sampled row got: the accepted drafts and one token more. `error` ends the request instead."""
 

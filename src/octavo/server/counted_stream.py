@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
+from octavo.core.messages import CONSTRAINTS_FAILED
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
-from octavo.server.errors import ApiError, timed_out
+from octavo.server.errors import ApiError, invalid, timed_out
 from octavo.server.openai import PromptTokensDetails, Usage
 
 
@@ -69,6 +70,8 @@ def _without_tokens(choice: CompletionOutput) -> CompletionOutput:
 
 
 def _check_not_failed(choice: CompletionOutput) -> None:
+    if choice.finish_reason == "error" and (choice.error or "").startswith(CONSTRAINTS_FAILED):
+        raise invalid(None, str(choice.error), "constraints_failed")
     if choice.finish_reason == "error":
         raise ApiError(500, "generation_failed", f"the generation failed: {choice.error}")
     if choice.finish_reason == "abort":

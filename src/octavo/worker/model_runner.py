@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Int32Array, KVCache, SampledBatch, Step
-from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput
+from octavo.core.messages import CONSTRAINTS_FAILED, ModelRunnerOutput, SampledRow, SchedulerOutput
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
 from octavo.worker.logit_rules import LogitRules
 from octavo.worker.prompt_scorer import PromptScorer
@@ -14,8 +14,8 @@ from octavo.worker.token_logprobs import token_logprobs
 
 ERROR_BY_TOKEN_ID = {
     NOT_FINITE: "the model's logits are not finite",
-    NOTHING_LEFT: "no token may come next: allowed_token_ids, bad_words, min_tokens and structured_outputs leave none; "
-    "relax one of them",
+    NOTHING_LEFT: f"{CONSTRAINTS_FAILED}: no token may come next, as allowed_token_ids, bad_words, min_tokens and "
+    "structured_outputs leave none; relax one of them",
 }
 
 
@@ -67,5 +67,5 @@ def _sampled_rows(rows: Int32Array, sampled: SampledBatch, table: RequestTable) 
 def _error(token_id: int, rules: LogitRules | None) -> str:
     """Why there is no token."""
     if rules is not None and rules.error is not None:
-        return f"structured_outputs: {rules.error}"
+        return f"{CONSTRAINTS_FAILED}: structured_outputs: {rules.error}"
     return ERROR_BY_TOKEN_ID[token_id]
