@@ -75,7 +75,7 @@ async def test_a_long_text_does_not_stop_the_loop(engine, core):
 
 
 async def test_the_prompt_of_a_conversation_is_a_text(engine, core):
-    prompt = await engine.render_chat([{"role": "user", "content": "Hi"}])
+    prompt = await engine.texts.render_chat([{"role": "user", "content": "Hi"}])
     assert prompt == {"prompt": "user: Hi\nassistant: ", "add_special_tokens": False}
 
 

@@ -52,7 +52,7 @@ class Session:
     async def _print_turn(
         self, messages: Sequence[Mapping[str, Any]], params: SamplingParams, pieces: list[str]
     ) -> None:
-        await self._print(await self._engine.render_chat(messages), params, pieces)
+        await self._print(await self._engine.texts.render_chat(messages), params, pieces)
 
     async def _print(self, prompt: Prompt, params: SamplingParams, pieces: list[str]) -> None:
         async with aclosing(self._engine.generate(prompt, params)) as outputs:

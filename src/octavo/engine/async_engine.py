@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING
 
 from octavo.config import EngineConfig
 from octavo.core.admission import RequestRejected
@@ -17,12 +17,13 @@ from octavo.engine.core_client import CoreClient
 from octavo.engine.engine_status import EngineState, EngineStatus, EngineUnavailableError, describe_exit
 from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
-from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict
+from octavo.engine.input_processor import InputProcessor, Prompt
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.queue_limit import QueueLimit
 from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.engine.stats_log import StatsLog
+from octavo.engine.text_workers import TextWorkers
 from octavo.weights.source import CheckpointError
 
 if TYPE_CHECKING:
@@ -124,26 +125,10 @@ class AsyncEngine:
         """The engine process's id; None before the start and after the end."""
         return self._client.process_id if self._client else None
 
-    async def render_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, Any] | None = None,
-        add_special_tokens: bool = False,
-    ) -> PromptDict:
-        """The prompt of a conversation, for `submit`, `generate` or `tokenize`; `variables` go to the template.
-
-        Raises ChatTemplateError.
-        """
-        text = await self._require_front().texts.render_chat(
-            messages, add_generation_prompt=add_generation_prompt, variables=variables or {}
-        )
-        return {"prompt": text, "add_special_tokens": add_special_tokens}
-
-    async def tokenize(self, prompt: Prompt) -> list[int]:
-        """The token ids of a prompt, as `submit` finds them. Raises ParameterError and EngineUnavailableError."""
-        return await self._require_front().texts.token_ids(prompt)
+    @property
+    def texts(self) -> TextWorkers:
+        """What makes prompts of conversations, and ids of texts. Raises EngineUnavailableError until it is there."""
+        return self._require_front().texts
 
     async def submit(
         self, prompts: Sequence[Prompt], params: SamplingParams, terms: RequestTerms = DEFAULT_TERMS

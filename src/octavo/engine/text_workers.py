@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from octavo.engine.input_processor import InputProcessor, Prompt, text_to_encode
+from octavo.engine.input_processor import InputProcessor, Prompt, PromptDict, text_to_encode
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
@@ -27,14 +27,23 @@ class TextWorkers:
         self._tokenizers = ThreadPoolExecutor(NUM_THREADS, "octavo-tokenize")
 
     async def render_chat(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool, variables: Mapping[str, Any]
-    ) -> str:
-        """The text of a conversation, from the model's template. Raises ChatTemplateError."""
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        variables: Mapping[str, Any] | None = None,
+        add_special_tokens: bool = False,
+    ) -> PromptDict:
+        """The prompt of a conversation, from the model's template; `variables` go to that. Raises ChatTemplateError."""
         # In a thread however short the messages are: how long a template takes, its author decides.
         render: Callable[[], str] = partial(
-            self._tokenizer.apply_chat_template, messages, add_generation_prompt=add_generation_prompt, **variables
+            self._tokenizer.apply_chat_template,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            **(variables or {}),
         )
-        return await asyncio.get_running_loop().run_in_executor(self._renderers, render)
+        text = await asyncio.get_running_loop().run_in_executor(self._renderers, render)
+        return {"prompt": text, "add_special_tokens": add_special_tokens}
 
     async def tokenize(self, prompts: Sequence[Prompt], *, truncates: bool) -> list[Prompt]:
         """The prompts, with their token ids where finding them takes long.
@@ -53,6 +62,11 @@ class TextWorkers:
         """The ids of a prompt, however many. Raises ParameterError."""
         [tokenized] = await self.tokenize([prompt], truncates=True)
         return list(self._inputs.token_ids(tokenized))
+
+    async def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of these ids, special tokens included. Raises ValueError for an id outside the vocabulary."""
+        decode: Callable[[], str] = partial(self._tokenizer.decode, token_ids, skip_special_tokens=False)
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizers, decode)
 
     def close(self) -> None:
         """Begin no more work."""

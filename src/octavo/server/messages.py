@@ -66,7 +66,7 @@ async def count_tokens(request: Request, body: CountTokensRequest) -> Response:
     serving = serving_of(request)
     serving.model_name(body.model)
     prompt = await render_turn(serving, _turn_request(body, SamplingParams(), DEFAULT_TERMS))
-    return json_response(TokenCount(len(await serving.engine.tokenize(prompt))))
+    return json_response(TokenCount(len(await serving.engine.texts.token_ids(prompt))))
 
 
 def _turn_request(body: CountTokensRequest, params: SamplingParams, terms: RequestTerms) -> TurnRequest:

@@ -75,7 +75,7 @@ async def tokenize(request: Request, body: TokenizeRequest) -> Response:
     serving = serving_of(request)
     serving.model_name(body.model)
     engine, tokenizer = serving.engine, serving.engine.tokenizer
-    token_ids = await engine.tokenize(await _prompt(serving, body))
+    token_ids = await engine.texts.token_ids(await _prompt(serving, body))
     if body.content is not None and body.with_pieces:
         return json_response(Tokens([_piece(i, tokenizer.token_bytes(i)) for i in token_ids]))
     if body.content is not None:
@@ -95,7 +95,7 @@ async def detokenize(request: Request, body: DetokenizeRequest) -> Response:
     serving = serving_of(request)
     serving.model_name(body.model)
     try:
-        text = serving.engine.tokenizer.decode(body.tokens, skip_special_tokens=False)
+        text = await serving.engine.texts.decode(body.tokens)
     except ValueError as error:
         raise invalid("tokens", str(error)) from None
     return json_response(DetokenizedText(text, text))

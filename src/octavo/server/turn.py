@@ -124,7 +124,7 @@ async def render_turn(serving: Serving, request: TurnRequest) -> PromptDict:
     """The prompt that the turn continues. Raises ChatTemplateError and EngineUnavailableError."""
     tools = request.tool_choice.select(request.tools) and request.tools
     messages, described = serving.turn_style.messages(request.messages, tools)
-    return await serving.engine.render_chat(
+    return await serving.engine.texts.render_chat(
         messages,
         add_generation_prompt=request.add_generation_prompt,
         add_special_tokens=request.add_special_tokens,
