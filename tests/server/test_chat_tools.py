@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from octavo.server.app import create_app
@@ -264,3 +265,13 @@ async def test_the_last_message_is_continued(client, core):
     both = {"messages": messages, "continue_final_message": True, "add_generation_prompt": True}
     response = await client.post(URL, json=both)
     assert response.status_code == 400 and response.json()["error"]["param"] == "continue_final_message"
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_a38_parameters_without_end_are_refused(client, core, choice):
+    parameters = msgspec.json.decode('{"anyOf": [' * 400 + "{}" + "]}" * 400)
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": True}}
+    body = {"messages": [USER], "tools": [tool], "tool_choice": choice}
+    error = (await client.post(URL, content=msgspec.json.encode(body))).json()["error"]
+    assert error["param"] == "tools" and "nested too deeply" in error["message"]
+    assert core.requests == []

@@ -58,6 +58,8 @@ def _tool_call(call: dict[str, Any], param: str) -> dict[str, Any]:
     function = call.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise invalid(f"{param}.function", f"{param}.function must be an object with a name")
+    if not isinstance(call.get("id") or "", str):
+        raise invalid(f"{param}.id", f"{param}.id must be a string")
     arguments = function.get("arguments") or "{}"
     if isinstance(arguments, str):
         try:
@@ -65,4 +67,5 @@ def _tool_call(call: dict[str, Any], param: str) -> dict[str, Any]:
         except (msgspec.DecodeError, RecursionError):
             path = f"{param}.function.arguments"
             raise invalid(path, f"{path} is not valid JSON") from None
-    return call | {"function": function | {"arguments": arguments}}
+    sent = {name: value for name, value in call.items() if value is not None}
+    return sent | {"function": function | {"arguments": arguments}}

@@ -157,7 +157,7 @@ async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     try:
         stream = await serving.engine.submit([prompt], params, request.terms)
     except RequestRejected as error:
-        if error.code == "invalid_grammar" and tools:
+        if error.code == "invalid_grammar" and request.params.structured_outputs is None:
             raise RequestRejected(error.code, f"of these tools no grammar can be made: {error}", "tools") from error
         raise
     return Turn(CountedStream(stream, params.n), readers)

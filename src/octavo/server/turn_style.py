@@ -112,22 +112,27 @@ class TurnStyle:
         self, params: SamplingParams, tools: Sequence[Tool], choice: ToolChoice, *, is_reasoning: bool
     ) -> StructuredOutputsParams | None:
         structured = params.structured_outputs
-        if structured is not None and choice.mode == "required":
-            raise invalid("tool_choice", "tool_choice wants a call, but the request prescribes the text; ask for one")
-        if structured is not None and structured.grammar is not None:
-            return structured
-        rules = [] if structured is None else prescribed_rules(structured)
-        if tools:
-            functions = [tool.function for tool in tools]
-            rules += calls_rules(functions, self.tool_format, self._special_id, is_parallel=choice.is_parallel)
         if choice.mode == "required":
+            if structured is not None:
+                raise invalid(
+                    "tool_choice", "tool_choice wants a call, but the request prescribes the text; ask for one"
+                )
             answer = CALLS
-        elif structured is not None and (tools or self.reasoning_format):
+        elif structured is not None:
+            if structured.grammar is not None or not (tools or self.reasoning_format):
+                return structured
             answer = CALLS_OR_PRESCRIBED if tools else PRESCRIBED
         elif any(tool.function.strict for tool in tools):
             answer = TEXT_WITH_CALLS
         else:
-            return structured
+            return None
+        functions = [tool.function for tool in tools]
+        try:
+            rules = prescribed_rules(structured) if structured else []
+            if tools:
+                rules += calls_rules(functions, self.tool_format, self._special_id, is_parallel=choice.is_parallel)
+        except RecursionError:
+            raise invalid("tools" if tools else "response_format", "a schema is nested too deeply") from None
         grammar = turn_grammar(answer, rules, self.reasoning_format, self._special_id, is_reasoning=is_reasoning)
         return StructuredOutputsParams(grammar=grammar)
 
