@@ -13,6 +13,7 @@ from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats, TokenLogprobs
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 from octavo.engine import wire
+from octavo.structured.vocabulary import Vocabulary
 
 REQUEST = EngineRequest(
     request_id="req-1",
@@ -41,6 +42,7 @@ REQUEST = EngineRequest(
 FRONT_MESSAGES: list[wire.FrontMessage] = [
     wire.Start(EngineConfig("model", gpu_memory_utilization=0.5)),
     wire.Add(REQUEST),
+    wire.Learn(Vocabulary((b"</s>", b"\xff", b""), (0,), (0,))),
     wire.Abort("req-1"),
     wire.Abort("req-1", 2),
     wire.Shutdown(),
@@ -50,6 +52,7 @@ CORE_MESSAGES: list[wire.CoreMessage] = [
     wire.Phase("loading", 0.1),
     wire.Outputs((OUTPUT,), StepStats(step_s=1 / 3)),
     wire.Rejected("req-1", "code", "why"),
+    wire.Rejected("req-1", "code", "why", "field"),
     wire.Failed("why"),
     wire.Heartbeat(0.0),
 ]
@@ -124,6 +127,18 @@ def test_waiting_ends_with_a_message_or_with_the_front(ends):
         channel.receive(wait=True)
     with pytest.raises(OSError):
         channel.send(wire.Heartbeat(0.0))
+
+
+def test_waiting_ends_when_somebody_wakes_it(ends):
+    channel, front = ends
+    channel.wake()
+    channel.wake()
+    assert channel.receive(wait=True) == []
+    threading.Timer(0.05, channel.wake).start()
+    assert channel.receive(wait=True) == []
+    front.sendall(wire.encode_frame(wire.Shutdown()))
+    channel.wake()
+    assert channel.receive(wait=True) == [wire.Shutdown()]
 
 
 def test_a_frame_is_bounded(ends):
