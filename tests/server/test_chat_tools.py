@@ -275,3 +275,9 @@ async def test_a38_parameters_without_end_are_refused(client, core, choice):
     error = (await client.post(URL, content=msgspec.json.encode(body))).json()["error"]
     assert error["param"] == "tools" and "nested too deeply" in error["message"]
     assert core.requests == []
+
+
+async def test_a32_tools_beyond_any_prompt_are_refused(client):
+    tool = {"type": "function", "function": {"name": "f", "description": "x" * (1 << 20)}}
+    error = (await client.post(URL, json=BODY | {"tools": [tool]})).json()["error"]
+    assert error["param"] == "tools" and "at most 1048576 are allowed" in error["message"]

@@ -128,17 +128,21 @@ class TurnParser:
                 return True
         for end in self._ends:
             if self._buffer.startswith(end):
-                taken = self._take(len(end))
-                self._undone = self._undone and self._undone + taken
+                self._skip(len(end))
                 return self._leave_calls()
         if not is_last and any(marker.startswith(self._buffer) for marker in (*self._begins, *self._ends)):
             return False
         if self._buffer and self._buffer[0] in _SEPARATORS:
-            taken = self._take(1)
-            self._undone = self._undone and self._undone + taken
+            self._skip(1)
         else:
             self._begin_head()
         return True
+
+    def _skip(self, num_chars: int) -> None:
+        """Leave out what stands around calls, if there is one."""
+        taken = self._take(num_chars)
+        if self._undone:
+            self._undone += taken
 
     def _begin_head(self) -> None:
         self._scanner = JsonScanner()

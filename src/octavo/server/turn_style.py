@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
 from octavo.server.errors import invalid
 from octavo.server.reasoning_tokens import ReasoningCounter
@@ -35,6 +37,8 @@ from octavo.server.turn_parser import TurnParser
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
+
+MAX_TOOLS_BYTES = 1 << 20  # writing them out takes 10 ms
 
 
 class TurnStyle:
@@ -67,6 +71,9 @@ class TurnStyle:
     ) -> tuple[Sequence[Mapping[str, Any]], list[dict[str, Any]] | None]:
         """The messages and the tools as this model's template takes them."""
         described = [tool.for_template() for tool in tools]
+        num_bytes = len(msgspec.json.encode(described))
+        if num_bytes > MAX_TOOLS_BYTES:
+            raise invalid("tools", f"tools have {num_bytes} bytes; at most {MAX_TOOLS_BYTES} are allowed")
         if not self._reads_tools:
             return write_tools(messages, described), None
         if self._tool_format and not self._tool_format.call_id_prefix:
