@@ -158,7 +158,7 @@ async def test_a39_a_browser_may_ask_whether_it_may_ask(engine):
         assert response.status_code == 200
         assert response.headers["access-control-allow-origin"] == "https://good.example"
         assert (await client.options(CHAT, headers=origin | {"origin": "https://bad.example"})).status_code == 400
-        response = await client.get("/v1/models", headers={"origin": "https://bad.example", **bearer(KEY)})
+        response = await client.get("/v1/models", headers={"origin": "https://bad.example", "x-api-key": KEY})
         assert "access-control-allow-origin" not in response.headers
 
 
