@@ -57,9 +57,10 @@ class CoreProcess:
         threading.Thread(target=self._watch_front, name="watch-front", daemon=True).start()
         try:
             built = self._build()
-            self._loop(built.core, GrammarQueue(built.grammars, self._channel.wake))
+            grammars = GrammarQueue(built.grammars, self._channel.wake)
+            self._loop(built.core, grammars)
             built.core.close()
-            built.grammars.close()
+            grammars.close()
         except (EOFError, ConnectionError):
             return 0
         except StartError as error:

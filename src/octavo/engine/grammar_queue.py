@@ -61,6 +61,11 @@ class GrammarQueue:
                 error = RequestRejected("grammar_check_failed", f"structured_outputs: {error}; send the request again")
             yield request, error
 
+    def close(self) -> None:
+        """Begin no more work."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._grammars.close()
+
     def release(self, request_id: str, index: int) -> None:
         """A choice has ended; those without a grammar are ignored."""
         self._held.pop((request_id, index), None)

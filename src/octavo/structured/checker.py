@@ -40,7 +40,8 @@ class GrammarChecker:
 
     def close(self) -> None:
         """End the process."""
-        self._process.communicate()
+        self._process.kill()
+        self._process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "octavo.structured.checker_process"]
