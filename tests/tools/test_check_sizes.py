@@ -98,4 +98,4 @@ def test_the_exit_status_tells(tmp_path, num_lines, status):
     violations(tmp_path, "src/page.py", function_of(num_lines))
     run = subprocess.run([sys.executable, check_sizes.__file__, tmp_path], capture_output=True, text=True, check=False)
     assert run.returncode == status
-    assert f"{num_lines} of 20000 lines" in run.stdout
+    assert f"{num_lines} of {check_sizes.MAX_TOTAL_LINES} lines" in run.stdout
