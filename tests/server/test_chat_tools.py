@@ -189,6 +189,14 @@ async def test_a_call_that_is_required_is_a_matter_of_grammar(client, core):
     )
 
 
+async def test_what_is_prescribed_for_the_text_does_not_matter_to_a_call_that_is_required(client, core):
+    core.script = says(CALLS)
+    json_schema = {"name": "n", "schema": {"type": "object", "properties": {"unheard": {}}}}
+    await ask(client, tool_choice="required", response_format={"type": "json_schema", "json_schema": json_schema})
+    grammar = core.requests[0].sampling_params.structured_outputs.grammar
+    assert "weather" in grammar and "unheard" not in grammar
+
+
 async def test_calls_and_results_of_before_are_told_in_the_words_of_the_model(client, core):
     calls = [
         {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": PARIS}},

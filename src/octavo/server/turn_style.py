@@ -120,11 +120,7 @@ class TurnStyle:
     ) -> StructuredOutputsParams | None:
         structured = params.structured_outputs
         if choice.mode == "required":
-            if structured is not None:
-                raise invalid(
-                    "tool_choice", "tool_choice wants a call, but the request prescribes the text; ask for one"
-                )
-            answer = CALLS
+            structured, answer = None, CALLS  # what it says is said of text, and there will be none
         elif structured is not None:
             if structured.grammar is not None or not (tools or self.reasoning_format):
                 return structured
