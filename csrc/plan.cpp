@@ -32,15 +32,10 @@ void Plan::embed(const LinearWeight& weight, PlanArray out) {
 
 void Plan::linear(PlanArray x, RowOp op, const LinearWeight& weight, std::optional<PlanArray> residual, PlanArray out) {
     declare(out);
-    if (!residual) {
-        append(
-            [=, &weight](const Step& step) { octavo::linear(step.pool, {step.read(x), op}, weight, step.write(out)); });
-    } else {
-        append([=, &weight](const Step& step) {
-            const ConstMatrix added = step.read(*residual);
-            octavo::linear(step.pool, {step.read(x), op}, weight, step.write(out), &added);
-        });
-    }
+    append([=, &weight](const Step& step) {
+        const ConstMatrix added = residual ? step.read(*residual) : ConstMatrix{};
+        octavo::linear(step.pool, {step.read(x), op}, weight, step.write(out), residual ? &added : nullptr);
+    });
 }
 
 void Plan::add(PlanArray x, PlanArray y, PlanArray out) {

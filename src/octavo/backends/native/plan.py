@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from octavo.backends.native.arena import Slot, last_uses, place
+from octavo.backends.native.arena import last_uses, place
 from octavo.backends.native.arrays import empty
 from octavo.backends.native.fusions import apply_rules
 from octavo.backends.native.recorder import record
@@ -36,33 +37,28 @@ def build_plan(extension: ModuleType, recording: Recording, *, is_poisoned: bool
     """
     plan = extension.Plan()
     slot_by_buffer = place(recording)
+
+    def locate(argument: Any) -> Any:
+        if not isinstance(argument, SymbolicArray):
+            return argument
+        slot = slot_by_buffer[argument.buffer]
+        return extension.PlanArray(
+            is_sampled=argument.buffer.is_sampled,
+            slot=slot.start,
+            slot_width=slot.width,
+            first_column=argument.first_column,
+            num_columns=argument.num_columns,
+        )
+
+    def poison(buffers: Iterable[Buffer]) -> None:
+        for buffer in buffers:
+            plan.poison(locate(buffer.whole))
+
     for op, dying in zip(recording.ops, last_uses(recording.ops), strict=True):
         if is_poisoned:
-            _poison(plan, extension, {out.buffer: slot_by_buffer[out.buffer] for out in op.outputs})
+            poison(out.buffer for out in op.outputs)
         append = getattr(plan, op.method)
-        append(
-            **{
-                name: _plan_array(extension, value, slot_by_buffer[value.buffer])
-                if isinstance(value, SymbolicArray)
-                else value
-                for name, value in op.arguments.items()
-            }
-        )
+        append(**{name: locate(argument) for name, argument in op.arguments.items()})
         if is_poisoned:
-            _poison(plan, extension, {b: slot_by_buffer[b] for b in dying if b is not recording.result.buffer})
+            poison(buffer for buffer in dying if buffer is not recording.result.buffer)
     return plan
-
-
-def _poison(plan: Any, extension: ModuleType, slot_by_buffer: dict[Buffer, Slot]) -> None:
-    for buffer, slot in slot_by_buffer.items():
-        plan.poison(_plan_array(extension, SymbolicArray(buffer, 0, buffer.num_columns), slot))
-
-
-def _plan_array(extension: ModuleType, array: SymbolicArray, slot: Slot) -> Any:
-    return extension.PlanArray(
-        is_sampled=array.buffer.is_sampled,
-        slot=slot.start,
-        slot_width=slot.width,
-        first_column=array.first_column,
-        num_columns=array.num_columns,
-    )

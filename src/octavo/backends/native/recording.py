@@ -17,6 +17,11 @@ class Buffer:
     num_columns: int
     is_sampled: bool  # S rows, not T
 
+    @property
+    def whole(self) -> SymbolicArray:
+        """All of its columns."""
+        return SymbolicArray(self, 0, self.num_columns)
+
 
 @dataclass(frozen=True, slots=True)
 class SymbolicArray:
@@ -34,7 +39,7 @@ class SymbolicArray:
 
 def new_array(num_columns: int, *, is_sampled: bool) -> SymbolicArray:
     """A buffer of its own, whole."""
-    return SymbolicArray(Buffer(num_columns, is_sampled), 0, num_columns)
+    return Buffer(num_columns, is_sampled).whole
 
 
 @dataclass(frozen=True, eq=False, slots=True)
