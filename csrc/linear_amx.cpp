@@ -19,7 +19,7 @@
 namespace octavo {
 namespace {
 
-constexpr int64_t kTaskElements = int64_t{1} << 18;     // of x that a task reads again for each panel: L2 cache
+constexpr int64_t kTaskElements = int64_t{1} << 20;     // of x that a task reads again for each panel: L2 cache
 constexpr int64_t kMinTaskProducts = int64_t{1} << 19;  // fewer are done sooner than another thread has heard of them
 constexpr int kRowStep = 4;                             // rows are computed in so many at once, some for nothing
 constexpr int64_t kSignedBytes = kPanel * kGroupSize;   // of a group of a panel
