@@ -65,7 +65,7 @@ class CountedStream:
 def _without_tokens(choice: CompletionOutput) -> CompletionOutput:
     if choice.finish_reason not in ("stop", "length"):
         return choice
-    logprobs = None if choice.logprobs is None else []
+    logprobs: list[dict[int, Logprob]] | None = None if choice.logprobs is None else []
     return CompletionOutput(choice.index, "", [], None, logprobs, finish_reason="length")
 
 

@@ -157,7 +157,8 @@ async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     try:
         stream = await serving.engine.submit([prompt], params, request.terms)
     except RequestRejected as error:
-        if error.code == "invalid_grammar" and request.params.structured_outputs is None:
+        is_of_tools = request.tool_choice.mode == "required" or request.params.structured_outputs is None
+        if error.code == "invalid_grammar" and is_of_tools:
             raise RequestRejected(error.code, f"of these tools no grammar can be made: {error}", "tools") from error
         raise
     return Turn(CountedStream(stream, params.n), readers)
