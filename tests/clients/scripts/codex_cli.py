@@ -23,6 +23,15 @@ name = "octavo"
 base_url = "{URL}/v1"
 env_key = "OCTAVO_API_KEY"
 wire_api = "responses"
+
+[features]  # what a small model would do with tools may have no end
+shell_tool = false
+multi_agent = false
+goals = false
+view_image = false
+
+[tools.experimental_request_user_input]
+enabled = false
 """
 ANSWER_SCHEMA = {  # what a small model says without one may have no end
     "type": "object",
@@ -62,7 +71,7 @@ def answer_of(status: int, events: list[dict]) -> str:
 
 @step
 def structured() -> None:
-    """A question and, in the resumed session, one that follows it; streamed, and beside all of Codex's tools."""
+    """A question and, in the resumed session, one that follows it. Codex always streams."""
     with tempfile.TemporaryDirectory() as home:
         assert isinstance(answer_of(*run_codex(home, steps.QUESTION)), str)
         assert isinstance(answer_of(*run_codex(home, "resume", "--last", steps.FOLLOW_UP)), str)
