@@ -11,14 +11,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
 GOLDEN := .venv-golden
+SANITIZED := build/sanitize
 SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo test clients check bench equality ledger fuzz mutants golden format
+.PHONY: help setup model demo test clients check bench equality ledger fuzz mutants arm64 sanitize golden format
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
 
 setup: $(BUILT) ## Make .venv, install octavo into it and build the extension
 
@@ -65,6 +66,19 @@ fuzz: setup ## Send broken requests to a server: TRIES= of them, drawn from SEED
 
 mutants: setup ## Break the code on purpose and see that a test notices
 	$(BIN)/python -m tools.mutants
+
+arm64: setup ## Build for arm64 with a cross compiler and run the tests of the kernels in an emulator
+	tools/arm64.sh
+
+# Leaks are not looked for: Python leaves much of its memory to the system when it ends.
+sanitize: ## Run the kernels and whole models in a build that stops at a wrong address or undefined behaviour
+	test -x $(SANITIZED)/bin/python || $(PYTHON) -m venv $(SANITIZED)
+	$(SANITIZED)/bin/python -m pip install -q scikit-build-core nanobind cmake ninja
+	$(SANITIZED)/bin/python -m pip install -q --no-build-isolation -C build-dir=$(SANITIZED)/extension \
+		-C install.strip=false -C cmake.define.OCTAVO_SANITIZE=ON -e '.[dev]'
+	env LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+		$(SANITIZED)/bin/python -m pytest -m 'not model' -p no:cacheprovider tests/backends tests/models tests/worker
 
 golden: ## Write the golden files anew, with torch and transformers in an environment of their own
 	test -x $(GOLDEN)/bin/python || $(PYTHON) -m venv $(GOLDEN)
