@@ -17,7 +17,7 @@ from octavo.structured.grammar import Grammar, make_tokenizer
 from octavo.structured.lark import lark_grammar
 from octavo.structured.vocabulary import Vocabulary
 
-MAX_CPU_S = 0.5  # the schemas that people write take a few milliseconds
+MAX_CPU_S = 0.4  # ten at once wait 5 s at most; the schemas that people write take a few milliseconds
 MAX_MEMORY_BYTES = 1 << 30  # of addresses; a process that has nothing to do takes a fifth of them
 TOO_COMPLEX = f"it is too complex: compiling takes more than {MAX_CPU_S} s or {MAX_MEMORY_BYTES >> 20} MiB; simplify it"
 
