@@ -14,7 +14,7 @@ from tests.structured.byte_vocabulary import EOS_IDS, allowed_ids, compile_gramm
 
 NUM_SCHEMAS = 300
 CLOSING_IDS = ids_of('"}],')
-VALUES = (None, True, -1, 10**6, 1.5, "", "z" * 50, "2024-02-30", [], [1], {}, {"a": 1})
+VALUES: tuple[Any, ...] = (None, True, -1, 10**6, 1.5, "", "z" * 50, "2024-02-30", [], [1], {}, {"a": 1})
 
 
 class SchemaWriter:

@@ -13,7 +13,7 @@ import select
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -175,7 +175,7 @@ class CoreChannel:
             if self._wakeups in readable:
                 os.read(self._wakeups, RECEIVE_BYTES)
                 wait = False
-            if self._connection not in readable:
+            if self._connection.fileno() not in readable:
                 continue
             chunk = self._connection.recv(RECEIVE_BYTES)
             if not chunk:
@@ -194,8 +194,8 @@ class CoreChannel:
         poll.register(self._connection, 0)  # no event asked for: only the hang-up is reported
         return bool(poll.poll(timeout_s * 1000))
 
-    def _readable(self, timeout_s: float | None) -> list[Any]:
-        return select.select([self._connection, self._wakeups], [], [], timeout_s)[0]
+    def _readable(self, timeout_s: float | None) -> list[int]:
+        return select.select([self._connection.fileno(), self._wakeups], [], [], timeout_s)[0]
 
     def _whole_messages(self) -> list[FrontMessage]:
         messages = []

@@ -24,6 +24,7 @@ TOO_COMPLEX = f"it is too complex: compiling takes more than {MAX_CPU_S} s or {M
 
 def main() -> None:
     """Serve until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent decides what it means
     lines = sys.stdin.buffer
     tokenizer = make_tokenizer(Vocabulary.from_json(lines.readline()))
     for line in lines:

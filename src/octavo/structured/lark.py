@@ -54,6 +54,6 @@ def _without_unknown_formats(schema: Any) -> Any:
             known[keyword] = {name: _without_unknown_formats(item) for name, item in value.items()}
         elif keyword in _KEYWORDS_OF_DATA:
             known[keyword] = value
-        elif keyword != "format" or value in _FORMATS:
+        elif keyword != "format" or not isinstance(value, str) or value in _FORMATS:
             known[keyword] = _without_unknown_formats(value)
     return known
