@@ -58,7 +58,7 @@ async def test_a_body_that_is_not_gzip(client, core, content):
     assert not core.requests
 
 
-@pytest.mark.parametrize("item", [b"[]", b"{}", b'{"a":1}', b'"x[[[["', b'"::::x"', b"5", b'"a"'])
+@pytest.mark.parametrize("item", [b"[]", b'{"a":1}', b'"::::x"', b"5"])
 async def test_a_body_that_would_be_millions_of_objects(engine, core, item):
     async with client_of(create_app(engine)) as client:
         body = b'{"prompt": [' + b",".join([item] * 2_000_002) + b"]}"
