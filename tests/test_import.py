@@ -24,6 +24,10 @@ def test_importing_octavo_loads_nothing_of_it_but_the_package_itself():
     assert not {name for name in modules if name.startswith("octavo.")}
 
 
+def test_grammars_cost_nothing_before_the_first():
+    assert "llguidance" not in modules_after("import octavo.engine.core_process, octavo.llm, octavo.server.app")
+
+
 def test_a_name_is_loaded_when_it_is_first_asked_for():
     assert "octavo.config" in modules_after("from octavo import EngineConfig")
 
