@@ -12,8 +12,8 @@ from starlette.requests import Request
 from octavo.server.errors import ApiError, invalid
 from octavo.server.serving import serving_of
 
-# What becomes millions of Python objects holds up everybody for seconds. It is refused by its punctuation: no context is
-# long enough for a text with as many of these characters.
+# What becomes millions of Python objects holds up everybody for seconds. It is refused by its punctuation: there is no
+# context that could take a text with as many of these characters.
 MAX_COUNT_BY_CHARACTERS = {b"[{:": 200_000, b",": 2_000_000}
 
 Body = TypeVar("Body", bound=msgspec.Struct)
