@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 FOLDER = HERE.parent.parent / ".clients"
 INSTALL_TIMEOUT_S = 600
+MAX_REASON_CHARS = 400  # of what the installer said last
 
 
 class InstallError(Exception):
@@ -83,8 +83,8 @@ def clients() -> list[Client]:
 
 def _run(*command: str) -> None:
     try:
-        done = subprocess.run(command, timeout=INSTALL_TIMEOUT_S, capture_output=True, text=True, env=os.environ)
+        done = subprocess.run(command, timeout=INSTALL_TIMEOUT_S, capture_output=True, text=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallError(str(error)) from None
     if done.returncode:
-        raise InstallError((done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-2000:])
+        raise InstallError(done.stderr.strip()[-MAX_REASON_CHARS:] or f"exit status {done.returncode}")

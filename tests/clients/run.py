@@ -24,7 +24,7 @@ from tools.fetch_model import fetch
 SCRIPT_TIMEOUT_S = 300
 MODEL_NAME = "octavo"
 API_KEY = "a-key"
-MAX_REASON_CHARS = 300
+MAX_REASON_CHARS = 500
 
 
 @dataclass
@@ -120,7 +120,7 @@ def print_table(reports: list[Report]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for line in (line for report in reports for line in report.reasons()):
+    for line in (" ".join(reason.split()) for report in reports for reason in report.reasons()):
         print(line if len(line) <= MAX_REASON_CHARS else f"{line[:MAX_REASON_CHARS]} ...")
 
 
