@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from octavo.core.sampling_params import ParameterError
 from octavo.structured.lark import lark_grammar, lark_rule
 from tests.structured.byte_vocabulary import compile_grammar, is_match
 
@@ -48,6 +49,12 @@ def test_a_schema_may_set_its_own_options():
 def test_the_options_of_a_grammar_come_last_where_they_cannot_be_undone():
     for kind, source in (("regex", "a"), ("json", "{}"), ("choice", '["a"]'), ("grammar", 'start: "a"')):
         assert lark_grammar(kind, source).rstrip().endswith('%llguidance {"no_forcing": true}')
+
+
+def test_a_schema_may_be_nested_too_deeply_to_read():
+    text = '{"items":' * 100_000 + "{}" + "}" * 100_000
+    with pytest.raises(ParameterError, match="nested too deeply"):
+        lark_rule("json", text)
 
 
 def test_a_rule_stands_for_no_grammar():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from octavo.core.sampling_params import ParameterError
+
 # Without this the only token allowed inside a text that is certain (a key, a constant) would be the tokenizer's own,
 # and finding it means to spell out all of that text, which may be millions of characters long. The last line counts.
 _OPTIONS = '\n%llguidance {"no_forcing": true}\n'
@@ -28,11 +30,17 @@ def lark_grammar(kind: str, source: str) -> str:
 
 
 def lark_rule(kind: str, source: str) -> str:
-    """What a rule has behind its colon to stand for any constraint but a grammar, which has rules of its own."""
+    """What a rule has behind its colon to stand for any constraint but a grammar, which has rules of its own.
+
+    Raises ParameterError for a schema that is nested too deeply to read.
+    """
     match kind:
         case "json":
-            schema = _without_unknown_formats(json.loads(source))
-            return f"%json {json.dumps({**schema, 'x-guidance': schema.get('x-guidance', _JSON_OPTIONS)})}"
+            try:
+                schema = _without_unknown_formats(json.loads(source))
+                return f"%json {json.dumps({**schema, 'x-guidance': schema.get('x-guidance', _JSON_OPTIONS)})}"
+            except RecursionError:
+                raise ParameterError("structured_outputs", "the schema is nested too deeply; simplify it") from None
         case "choice":
             return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(source))
         case "regex":
