@@ -16,7 +16,7 @@ SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo test clients check bench equality ledger fuzz mutants arm64 sanitize golden format
+.PHONY: help setup model demo test clients check bench equality ledger fuzz faults mutants arm64 sanitize golden format
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
@@ -63,6 +63,9 @@ ledger: setup ## Run the scheduler against the ledger model: SEEDS= runs of STEP
 
 fuzz: setup ## Send broken requests to a server: TRIES= of them, drawn from SEED=
 	FUZZ_TRIES=$(TRIES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -s tests/fuzz
+
+faults: setup ## Inflict faults on every process at every moment, and see how each ends
+	FAULTS=all $(BIN)/python -m pytest tests/faults
 
 mutants: setup ## Break the code on purpose and see that a test notices
 	$(BIN)/python -m tools.mutants

@@ -21,14 +21,20 @@ HEADERS = [
     (b"x-accel-buffering", b"no"),  # nginx would hold events back until its buffer is full
 ]
 DONE = b"data: [DONE]\n\n"
+# Line ends of Unicode, which are none in this format; but clients that split by Python's splitlines break at them.
+ESCAPED_LINE_ENDS = [(chr(code).encode(), f"\\u{code:04x}".encode()) for code in (0x85, 0x2028, 0x2029)]
 SLOW_READER_TIMEOUT_S = 60.0  # after which a client that takes nothing from full buffers is taken for gone
 
 logger = logging.getLogger("octavo.server")
 
 
 def encode_event(data: msgspec.Struct, name: str = "") -> bytes:
-    """One event. msgspec's JSON holds no raw newline, so that it is always one line."""
-    return (f"event: {name}\n".encode() if name else b"") + b"data: " + msgspec.json.encode(data) + b"\n\n"
+    """One event, always of one line: msgspec's JSON holds no raw newline, nor what only some clients take for one."""
+    line = msgspec.json.encode(data)
+    for character, escaped in ESCAPED_LINE_ENDS:
+        if character in line:
+            line = line.replace(character, escaped)
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + line + b"\n\n"
 
 
 class EventStream:

@@ -1,0 +1,52 @@
+"""Python imports this at its start where PYTHONPATH leads here: faults that strike a process of octavo's from within.
+
+FAULT says which, in which process; it strikes at the first step, or message, after the file FAULT_FILE has come to be.
+"""
+
+import os
+import sys
+
+ENGINE = "octavo.engine.core_process"
+
+
+def is_due() -> bool:
+    return os.path.exists(os.environ["FAULT_FILE"])
+
+
+def fail_in_a_step(error: Exception) -> None:
+    from octavo.core.engine_core import EngineCore
+
+    step = EngineCore.step
+
+    def failing_step(self: EngineCore) -> object:
+        if is_due():
+            raise error
+        return step(self)
+
+    EngineCore.step = failing_step  # type: ignore[method-assign,assignment]
+
+
+def garble_what_the_engine_says() -> None:
+    from octavo.engine import wire
+
+    encode = wire.encode_frame
+
+    def garbled(message: object) -> bytes:
+        frame = encode(message)  # type: ignore[arg-type]
+        return frame[:4] + bytes(byte ^ 0x55 for byte in frame[4:]) if is_due() else frame
+
+    wire.encode_frame = garbled
+
+
+def strike(fault: str) -> None:
+    is_engine = ENGINE in sys.orig_argv
+    if fault == "exception in a step" and is_engine:
+        fail_in_a_step(RuntimeError("a planted fault"))
+    elif fault == "no memory in a step" and is_engine:
+        fail_in_a_step(MemoryError("a planted lack of memory"))
+    elif (fault == "garbled by the engine" and is_engine) or (fault == "garbled by the front" and not is_engine):
+        garble_what_the_engine_says()
+
+
+if "FAULT" in os.environ:
+    strike(os.environ["FAULT"])
