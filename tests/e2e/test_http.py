@@ -29,7 +29,7 @@ def model_path(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def server(model_path: Path) -> Iterator[ServerProcess]:
-    options = ["--max-model-len", "320", "--max-num-seqs", "8"]
+    options = ["--max-model-len", "320", "--max-num-seqs", "8", "--max-queued-requests", "200"]
     with ServerProcess(model_path, *options) as server:
         yield server.wait_until_ready()
 
