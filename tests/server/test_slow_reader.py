@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 import pytest
@@ -19,7 +19,7 @@ class Chunk(msgspec.Struct):
     text: str
 
 
-async def chunks() -> AsyncIterator[Chunk]:
+async def chunks() -> AsyncGenerator[Chunk, None]:
     for letter in "abc":
         yield Chunk(letter)
 

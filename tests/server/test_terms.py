@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.server.events import read_events
 pytestmark = pytest.mark.anyio
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
-ASKED = {
+ASKED: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "Hi"},
     "/v1/chat/completions": {"messages": MESSAGES},
     "/v1/responses": {"input": "Hi"},
