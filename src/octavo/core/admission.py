@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class RequestRejected(ValueError):  # noqa: N818  (a verdict, not a fault)
-    """A request that no amount of waiting could serve. `code` is the wire format's error code, `param` a field's name."""
+    """A request that no amount of waiting could serve; `code` is the wire format's error code, `param` a field."""
 
     def __init__(self, code: str, message: str, param: str | None = None) -> None:
         super().__init__(message)
