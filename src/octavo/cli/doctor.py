@@ -27,4 +27,4 @@ def doctor() -> None:
 def _verdict(isa: str, runnable: list[str], chosen: str) -> str:
     if isa == chosen:
         return "run here; OCTAVO_ISA chooses others"
-    return "would run here" if isa in runnable else "do not run here: not built, or not supported by this CPU"
+    return "would run here" if isa in runnable else "do not run here: not built, or the CPU or its system refuse"
