@@ -73,7 +73,7 @@ class IdLists:
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """How to choose a token from each of S rows of logits; see `Step.sample`. Masks alone are as wide as a vocabulary."""
+    """How to choose a token from each of S rows of logits, see `Step.sample`. Only masks are that wide."""
 
     temperature: Float32Array  # [S] below 1e-5: greedy
     top_k: Int32Array  # [S] 0 or less: off
