@@ -29,7 +29,8 @@ from octavo.weights.source import CheckpointError
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
 
-MAX_SILENT_HEARTBEATS = 20  # 10 s: on a machine with too much to do, importing numpy alone takes several
+MAX_SILENT_HEARTBEATS = 10  # 5 s
+MAX_SILENT_HEARTBEATS_AT_START = 40  # where too much else runs, importing numpy alone takes seconds
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
 
 logger = logging.getLogger("octavo.engine")
@@ -254,8 +255,9 @@ class AsyncEngine:
             # Counted, not timed: while this process is stopped itself, the other's silence means nothing.
             await asyncio.sleep(wire.HEARTBEAT_S)
             self._num_silent_heartbeats += 1
-            if self._num_silent_heartbeats > MAX_SILENT_HEARTBEATS:
-                self._failure = f"its process gave no sign of life for {MAX_SILENT_HEARTBEATS * wire.HEARTBEAT_S:.0f} s"
+            limit = MAX_SILENT_HEARTBEATS_AT_START if self._ready is None else MAX_SILENT_HEARTBEATS
+            if self._num_silent_heartbeats > limit:
+                self._failure = f"its process gave no sign of life for {limit * wire.HEARTBEAT_S:.0f} s"
                 client.kill()
 
     def _require_front(self) -> Front:
