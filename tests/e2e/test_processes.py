@@ -185,12 +185,12 @@ def test_a_start_that_the_memory_forbids(tiny_model):
 
 
 def test_idle_costs_nothing(server):
-    """Neither process polls: over a second, both together use less than 2% of a CPU."""
+    """Neither process polls: over three seconds the engine uses less than 2% of a CPU."""
     [engine_id] = server.wait_until_ready().engine_process_ids()
     time.sleep(0.5)
     before_s = cpu_seconds(engine_id)
     time.sleep(3.0)
-    assert cpu_seconds(engine_id) - before_s <= 0.03
+    assert cpu_seconds(engine_id) - before_s < 0.06
 
 
 def cpu_seconds(process_id: int) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
+from octavo.core.sampling_params import ParameterError, SamplingParams, StructuredOutputsParams
 from octavo.server.errors import invalid
 from octavo.server.reasoning_tokens import ReasoningCounter
 from octavo.server.tool_prompt import reads_tools, write_tools
@@ -134,7 +134,7 @@ class TurnStyle:
             rules = prescribed_rules(structured) if structured else []
             if tools:
                 rules += calls_rules(functions, self.tool_format, self._special_id, is_parallel=choice.is_parallel)
-        except RecursionError:
+        except (ParameterError, RecursionError):
             raise invalid("tools" if tools else "response_format", "a schema is nested too deeply") from None
         grammar = turn_grammar(answer, rules, self.reasoning_format, self._special_id, is_reasoning=is_reasoning)
         return StructuredOutputsParams(grammar=grammar)
