@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
 from tests.engine.tiny_model import write_tiny_model
 from tools import fetch_model
+
+# The same examples at each run, however slow the machine is.
+settings.register_profile("octavo", derandomize=True, deadline=None)
+settings.load_profile("octavo")
 
 
 @pytest.fixture(scope="session")
