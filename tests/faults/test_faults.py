@@ -7,6 +7,7 @@ those of a busy server. Faults that a process must do to itself are in planted/s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -51,7 +52,10 @@ class Fault:
             return
         self._fault_file.touch()
         if self.moment == "loading":
-            self.server.wait_until_ready()
+            with contextlib.suppress(httpx.HTTPError, AssertionError):
+                self.server.wait_until_ready()
+        if self.moment == "loading" and not self.server.engine_process_ids():  # it did not even get ready
+            return
         self.streams += self._open_streams(has_begun=False)
 
     def _open_streams(self, *, has_begun: bool = True) -> list[Future[list[str]]]:
