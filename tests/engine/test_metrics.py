@@ -9,18 +9,12 @@ from octavo.core.messages import EngineRequest, RequestOutput, StepStats
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import metrics
 from octavo.engine.metrics import EngineMetrics
-
-
-class Clock:
-    now_s = 100.0
-
-    def monotonic(self) -> float:
-        return self.now_s
+from tests.manual_clock import ManualClock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    clock = ManualClock(100.0)
     monkeypatch.setattr(metrics, "time", clock)
     return clock
 

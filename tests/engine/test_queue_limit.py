@@ -6,18 +6,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from octavo.engine import queue_limit
 from octavo.engine.queue_limit import MAX_RETRY_AFTER_S, EngineOverloadedError, QueueLimit
-
-
-class Clock:
-    now_s = 50.0
-
-    def monotonic(self) -> float:
-        return self.now_s
+from tests.manual_clock import ManualClock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    clock = ManualClock(50.0)
     monkeypatch.setattr(queue_limit, "time", clock)
     return clock
 

@@ -11,6 +11,7 @@ from octavo.core.messages import StepStats
 from octavo.engine import stats_log
 from octavo.engine.stats_log import StatsLog
 from octavo.server.log_format import JsonFormatter
+from tests.manual_clock import ManualClock
 
 
 def line_of(record: logging.LogRecord) -> dict:
@@ -56,15 +57,8 @@ async def test_an_exchange_is_one_line(client, caplog):
     )
 
 
-class Clock:
-    now_s = 7.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
 def test_steps_are_summed_up_now_and_then(monkeypatch, caplog):
-    clock = Clock()
+    clock = ManualClock(7.0)
     monkeypatch.setattr(stats_log, "time", clock)
     log = StatsLog()
     with caplog.at_level(logging.INFO):

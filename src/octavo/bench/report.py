@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -91,10 +92,6 @@ def summarize(outcomes: Sequence[Outcome], objective_ms: Mapping[str, float] | N
     num_prompt_tokens = sum(outcome.num_prompt_tokens for outcome in good)
     num_output_tokens = sum(outcome.num_output_tokens for outcome in good)
     num_met = sum(meets(outcome, objective_ms) for outcome in good) if objective_ms else None
-    errors: dict[str, int] = {}
-    for outcome in outcomes:
-        if outcome.error:
-            errors[outcome.error] = errors.get(outcome.error, 0) + 1
     return Report(
         num_requests=len(outcomes),
         num_failed=len(outcomes) - len(good),
@@ -110,7 +107,7 @@ def summarize(outcomes: Sequence[Outcome], objective_ms: Mapping[str, float] | N
         tpot=Latency.of([tpot_s for outcome in good if (tpot_s := outcome.tpot_s) is not None]),
         itl=Latency.of([gap_s for outcome in good for gap_s in outcome.itl_s]),
         e2el=Latency.of([outcome.e2el_s for outcome in good]),
-        errors=errors,
+        errors=dict(Counter(outcome.error for outcome in outcomes if outcome.error)),
     )
 
 

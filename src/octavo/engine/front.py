@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from octavo.core.admission import RequestRejected
@@ -20,8 +21,6 @@ from octavo.engine.text_workers import TextWorkers
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
-
-OVERLOADED = "server_overloaded"  # the reason under which the metrics count it
 
 
 class Front:
@@ -55,16 +54,10 @@ class Front:
 
         Raises ParameterError, RequestRejected and EngineOverloadedError.
         """
-        try:
+        with self._refusals_counted():
             requests = [self._inputs.process(prompt, params, terms=terms, arrival_s=arrival_s) for prompt in prompts]
             num_tokens = sum(len(request.prompt_token_ids) for request in requests)
             self.limit.check(params.n * len(requests), num_tokens)
-        except RequestRejected as rejection:
-            self._metrics.count_rejection(rejection.code)
-            raise
-        except EngineOverloadedError:
-            self._metrics.count_rejection(OVERLOADED)
-            raise
         stream = GenerationStream(requests, self._abort)
         for request, prompt in zip(requests, prompts, strict=True):
             self._stream_by_id[request.request_id] = stream
@@ -84,11 +77,8 @@ class Front:
 
     def check_not_overloaded(self, num_choices: int) -> None:
         """Raise EngineOverloadedError, which costs nothing, before anything is done for a request that cannot wait."""
-        try:
+        with self._refusals_counted():
             self.limit.check(num_choices)
-        except EngineOverloadedError:
-            self._metrics.count_rejection(OVERLOADED)
-            raise
 
     def take_outputs(self, outputs: Sequence[RequestOutput], stats: StepStats) -> None:
         """Hand one step's outputs to their streams; tell the core of choices that ended here, by a stop string."""
@@ -123,6 +113,14 @@ class Front:
     async def wait_until_idle(self) -> None:
         """Wait until no request is in flight."""
         await self._idle.wait()
+
+    @contextmanager
+    def _refusals_counted(self) -> Iterator[None]:
+        try:
+            yield
+        except (RequestRejected, EngineOverloadedError) as refusal:
+            self._metrics.count_rejection(refusal.code)
+            raise
 
     def _abort(self, request_id: str) -> None:
         if request_id in self._stream_by_id:

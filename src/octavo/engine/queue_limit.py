@@ -15,6 +15,8 @@ NUM_DEPARTURES = 64  # remembered, to tell how fast requests leave
 class EngineOverloadedError(RuntimeError):
     """Too much is waiting. `retry_after_s` is when half of that will be done, at the present rate."""
 
+    code = "server_overloaded"  # in the wire format and in the metrics, as RequestRejected has one
+
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(f"{message}; try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s

@@ -8,7 +8,7 @@ from dataclasses import replace
 from octavo.core.messages import CONSTRAINTS_FAILED
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
-from octavo.server.errors import ApiError, invalid, timed_out
+from octavo.server.errors import ApiError, invalid
 from octavo.server.openai import PromptTokensDetails, Usage
 
 
@@ -50,7 +50,7 @@ class CountedStream:
             for choice in output.outputs:
                 _check_not_failed(choice)
                 if choice.finish_reason == "timeout" and self._num_completion_tokens == 0:
-                    raise timed_out("the request's time was over before it had begun; try again later", 503)
+                    raise ApiError(503, "timeout", "the request's time was over before it had begun; try again later")
             yield output
 
     def index_of(self, output: GenerationOutput, choice: CompletionOutput) -> int:

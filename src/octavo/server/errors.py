@@ -15,7 +15,6 @@ from octavo.server.plain_path import plain_path
 
 MAX_MESSAGE_CHARS = 1000  # a message quotes the client's value, which may be megabytes long
 RETRY_AFTER_S = 1
-OVERLOADED = "server_overloaded"
 TYPE_BY_STATUS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 ANTHROPIC_TYPE_BY_STATUS = TYPE_BY_STATUS | {413: "request_too_large", 529: "overloaded_error"}
 
@@ -67,7 +66,7 @@ class ApiError(Exception):
     @property
     def anthropic_status(self) -> int:
         """The status under /v1/messages, where an overload has one of its own."""
-        return 529 if self.code == OVERLOADED else self.status
+        return 529 if self.code == EngineOverloadedError.code else self.status
 
     def anthropic_envelope(self, request_id: str) -> AnthropicErrorEnvelope:
         """The error as Anthropic's clients read it. `request_id` is the one in the response's headers."""
@@ -100,11 +99,6 @@ def invalid(param: str | None, message: str, code: str = "invalid_value") -> Api
     return ApiError(400, code, message, param)
 
 
-def timed_out(message: str, status: int = 504) -> ApiError:
-    """A deadline of the client's or of the operator's has passed."""
-    return ApiError(status, "timeout", message)
-
-
 def as_api_error(error: Exception) -> ApiError:
     """The answer to an exception; what nobody foresaw is a 500 without details."""
     match error:
@@ -117,7 +111,7 @@ def as_api_error(error: Exception) -> ApiError:
         case RequestRejected():
             return ApiError(400, error.code, str(error), error.param)
         case EngineOverloadedError():
-            return ApiError(429, OVERLOADED, str(error))
+            return ApiError(429, error.code, str(error))
         case EngineUnavailableError():
             return ApiError(503, f"engine_{error.state.value}", str(error))
         case _:

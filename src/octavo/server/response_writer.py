@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from octavo.engine.outputs import Logprob
 from octavo.server.chat_protocol import ChatLogprobs
-from octavo.server.errors import ApiError, timed_out
+from octavo.server.errors import ApiError
 from octavo.server.openai import Usage
 from octavo.server.responses_protocol import (
     FunctionCall,
@@ -103,8 +103,6 @@ class ResponseWriter(TurnWriter):
                 self._item.arguments += text
                 yield self._event("response.function_call_arguments.delta", **self._place, delta=text)
             case TurnEnd(_, finish_reason, _):
-                if finish_reason == "timeout":
-                    raise timed_out("the request's time was over before its answer was complete")
                 if not self.response.output:  # clients look for a message
                     yield from self._open(OutputMessage, OutputText)
                 is_cut = finish_reason == "length"

@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo.server.errors import ApiError, as_api_error
 from octavo.server.turn import Turn
-from octavo.server.turn_events import TurnEvent
+from octavo.server.turn_events import TurnEnd, TurnEvent
 
 logger = logging.getLogger("octavo.server")
 
@@ -45,6 +45,10 @@ class TurnWriter(ABC):
             yield event
         async with aclosing(self._turn.events()) as happenings:
             async for happening in happenings:
+                if (
+                    isinstance(happening, TurnEnd) and happening.finish_reason == "timeout"
+                ):  # these APIs have no such end
+                    raise ApiError(504, "timeout", "the request's time was over before its answer was complete")
                 for event in self._take(happening):
                     yield event
         for event in self._end():
