@@ -249,7 +249,7 @@ SCHEDULER = [
     ),
     PlantedBug(
         "scheduler.py",
-        " and self.num_preemptions == num_preemptions",
+        " and self.totals.num_preemptions == num_preemptions",
         "",
         "who was preempted is admitted in the same step",
     ),
@@ -268,8 +268,8 @@ SCHEDULER = [
     ),
     PlantedBug(
         "scheduler.py",
-        "request.draft_token_ids = ()\n        self.num_preemptions += 1",
-        "self.num_preemptions += 1",
+        "request.draft_token_ids = ()\n        self.totals.num_preemptions += 1",
+        "self.totals.num_preemptions += 1",
         "drafts outlive a preemption",
     ),
     PlantedBug(

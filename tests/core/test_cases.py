@@ -57,7 +57,7 @@ def test_a02_a_reused_block_is_not_found_under_its_old_key():
     serve(engine, make_request("2", second + common + tail, max_tokens=4))
     assert not old & {block.key for block in engine.scheduler.kv.pool.blocks}
     serve(engine, make_request("3", first + common + tail, max_tokens=4))
-    assert engine.scheduler.num_prefix_hits == 0
+    assert engine.scheduler.totals.num_prefix_hits == 0
     assert engine.scheduler.kv.pool.num_evictions > 6
 
 

@@ -121,7 +121,7 @@ def test_the_youngest_gives_way_and_keeps_its_tokens():
     assert (b.num_output_tokens, b.num_computed_tokens, b.row) == (8, 0, -1)
     assert [entry.row for entry in scheduled.scheduled] == [0]
     assert scheduled.freed_rows == (1,)
-    assert scheduler.num_preemptions == 1
+    assert scheduler.totals.num_preemptions == 1
 
 
 def test_nobody_is_admitted_in_a_step_that_preempts():
@@ -181,7 +181,7 @@ def test_drafts_are_dropped_before_anybody_is_preempted():
     b.block_table.blocks.append(scheduler.kv.pool.allocate())  # the last free block
     scheduled = scheduler.schedule()
     assert num_tokens_by_row(scheduled) == {0: 1, 1: 1}
-    assert scheduler.num_preemptions == 0
+    assert scheduler.totals.num_preemptions == 0
     assert a.draft_token_ids == ()
 
 
@@ -257,8 +257,8 @@ def test_cached_tokens_are_those_of_the_first_admission():
     scheduler._preempt(b)
     step(scheduler)
     assert (b.num_cached_tokens, b.num_computed_tokens) == (32, 42 - 1)
-    assert scheduler.num_prefix_queries == 40 + 40 + 41
-    assert scheduler.num_prefix_hits == 32 + 32  # its third block was not full
+    assert scheduler.totals.num_prefix_queries == 40 + 40 + 41
+    assert scheduler.totals.num_prefix_hits == 32 + 32  # its third block was not full
 
 
 def test_what_an_empty_step_would_have_told_is_told_with_the_next():

@@ -78,7 +78,7 @@ def tiny_llm(path: Path, **options: Any) -> LLM:
 
 
 def num_preemptions(llm: LLM) -> int:
-    return llm.engine.core.scheduler.num_preemptions
+    return llm.engine.core.scheduler.totals.num_preemptions
 
 
 def test_the_scenarios_differ_and_end_in_every_way(answers):

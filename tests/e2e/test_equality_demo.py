@@ -43,9 +43,9 @@ def test_the_demo_model_keeps_the_promise(demo_model_path, precision):
         assert serve_together(llm, SOME) == answers
         assert serve_together(llm, SOME[::-1]) == answers  # from the prefix cache
         assert serve_together(llm, [with_choices(seeded, 2)]) == {f"{seeded.name} x 2": choices}
-        assert llm.engine.core.scheduler.num_prefix_hits > 0
+        assert llm.engine.core.scheduler.totals.num_prefix_hits > 0
     block_bytes = open_checkpoint(demo_model_path).config.block_bytes(options["kv_cache_dtype"])
     small = {"max_num_batched_tokens": 7, "kv_cache_memory_bytes": 6 * block_bytes}
     with demo_llm(demo_model_path, **options, **small) as llm:
         assert serve_together(llm, SOME) == answers
-        assert llm.engine.core.scheduler.num_preemptions > 0
+        assert llm.engine.core.scheduler.totals.num_preemptions > 0

@@ -106,7 +106,7 @@ def test_preemptions_before_and_after_the_first_token(expected, open_llm, tiny_m
         params = [SamplingParams(max_tokens=120, ignore_eos=True), *[long] * len(PROMPTS)]
         outputs = llm.generate([older, *PROMPTS.values()], params, use_tqdm=False)
         assert scores_of(outputs[1:]) == expected
-        assert llm.engine.core.scheduler.num_preemptions > 0
+        assert llm.engine.core.scheduler.totals.num_preemptions > 0
 
 
 def test_several_choices_share_one_list(expected, open_llm):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from octavo.core.executor import Executor
-from octavo.core.messages import EngineRequest, RequestOutput, StepStats
+from octavo.core.messages import EngineRequest, RequestOutput, SchedulerOutput, StepStats
 from octavo.core.scheduler import Scheduler
 from octavo.core.step_budget import StepBudget
 
@@ -60,14 +60,28 @@ class EngineCore:
         step_s = self._clock() - started_s
         if self._step_budget and scheduled.scheduled:
             self._step_budget.observe(scheduled.num_tokens, step_s)
-        stats = self.scheduler.stats(scheduled, step_s)
-        return StepResult(tuple(outputs), stats)
+        return StepResult(tuple(outputs), self._stats(scheduled, step_s))
+
+    def close(self) -> None:
+        """Release the executor."""
+        self._executor.close()
 
     def _max_num_tokens(self) -> int | None:
         if self._step_budget is None:
             return None
         return self._step_budget.num_tokens(sum(1 for request in self.scheduler.running if request.num_output_tokens))
 
-    def close(self) -> None:
-        """Release the executor."""
-        self._executor.close()
+    def _stats(self, scheduled: SchedulerOutput, step_s: float) -> StepStats:
+        pool, totals = self.scheduler.kv.pool, self.scheduler.totals
+        return StepStats(
+            step_id=scheduled.step_id,
+            num_running=len(self.scheduler.running),
+            num_waiting=len(self.scheduler.waiting),
+            num_tokens=scheduled.num_tokens,
+            num_free_blocks=pool.num_free,
+            num_blocks=pool.num_blocks,
+            num_preemptions_total=totals.num_preemptions,
+            num_prefix_queries_total=totals.num_prefix_queries,
+            num_prefix_hits_total=totals.num_prefix_hits,
+            step_s=step_s,
+        )

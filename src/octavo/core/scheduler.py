@@ -18,10 +18,10 @@ from octavo.core.messages import (
     SampledRow,
     ScheduledRow,
     SchedulerOutput,
-    StepStats,
 )
 from octavo.core.request import QueueKey, Request, RequestStatus
 from octavo.core.row_map import RowMap
+from octavo.core.totals import Totals
 from octavo.core.waiting_queue import WaitingQueue
 
 MAX_PREEMPTIONS = 3  # after so many, a request is admitted only with the promise of all it can ever need
@@ -53,9 +53,7 @@ class Scheduler:
         self.has_priorities = policy == "priority"
         self.waiting: WaitingQueue | FairQueue = FairQueue() if policy == "fair" else WaitingQueue()
         self.running: list[Request] = []
-        self.num_preemptions = 0
-        self.num_prefix_queries = 0
-        self.num_prefix_hits = 0
+        self.totals = Totals()
         self._choices = Choices()
         self._deadlines = Deadlines()
         self._rows = RowMap(max_num_seqs)
@@ -99,7 +97,7 @@ class Scheduler:
         rows: list[ScheduledRow] = []
         new_rows: list[NewRow] = []
         budget = full_budget = min(self.max_num_batched_tokens, max_num_tokens or self.max_num_batched_tokens)
-        num_preemptions = self.num_preemptions
+        num_preemptions = self.totals.num_preemptions
         num_left = len(self.running)  # each of them gets a token before any gets a long chunk
         for request in list(self.running):
             num_left -= 1
@@ -109,7 +107,7 @@ class Scheduler:
             if num_tokens:
                 rows.append(self._schedule_row(request, num_tokens))
                 budget -= num_tokens
-        while budget and self.waiting and self._rows.num_free and self.num_preemptions == num_preemptions:
+        while budget and self.waiting and self._rows.num_free and self.totals.num_preemptions == num_preemptions:
             request = self.waiting.peek()
             if not self._admit(request):
                 break
@@ -134,21 +132,6 @@ class Scheduler:
             else:
                 outputs.append(self._take_tokens(request, row, sampled))
         return outputs
-
-    def stats(self, scheduled: SchedulerOutput, step_s: float) -> StepStats:
-        """The state after a step that took `step_s` seconds."""
-        return StepStats(
-            step_id=scheduled.step_id,
-            num_running=len(self.running),
-            num_waiting=len(self.waiting),
-            num_tokens=scheduled.num_tokens,
-            num_free_blocks=self.kv.pool.num_free,
-            num_blocks=self.kv.pool.num_blocks,
-            num_preemptions_total=self.num_preemptions,
-            num_prefix_queries_total=self.num_prefix_queries,
-            num_prefix_hits_total=self.num_prefix_hits,
-            step_s=step_s,
-        )
 
     def _num_tokens_to_run(self, request: Request, limit: int) -> int:
         """How many tokens the request runs in this step, with room made for their KV; 0 if it gave way itself."""
@@ -178,7 +161,7 @@ class Scheduler:
         request.num_preemptions += 1
         request.num_computed_tokens = 0
         request.draft_token_ids = ()
-        self.num_preemptions += 1
+        self.totals.num_preemptions += 1
         self.waiting.add(request)
 
     def _admit(self, request: Request) -> bool:
@@ -194,8 +177,8 @@ class Scheduler:
         request.status = RequestStatus.RUNNING
         self._rows.take(request)
         insort(self.running, request, key=_queue_key)
-        self.num_prefix_queries += request.num_tokens
-        self.num_prefix_hits += num_hit_tokens
+        self.totals.num_prefix_queries += request.num_tokens
+        self.totals.num_prefix_hits += num_hit_tokens
         if request.num_cached_tokens is None:
             request.num_cached_tokens = num_hit_tokens
             self._deadlines.leave_queue(request.request_id)
