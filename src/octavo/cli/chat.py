@@ -21,9 +21,10 @@ def chat(options: ChatOptions) -> None:
     """Talk to a model. Ctrl-C stops an answer, Ctrl-D leaves."""
     from octavo.cli.session import open_session
 
-    params = options.sampling_params()
+    options.sampling_params()  # what is wrong is said before the model is loaded
     messages: list[dict[str, Any]] = [{"role": "system", "content": options.system}] if options.system else []
     with open_session(options.engine_config()) as session:
+        params = options.sampling_params(session.sampling_defaults)
         typer.echo("Ctrl-C stops an answer, Ctrl-D leaves.", err=True)
         while (question := _ask()) is not None:
             if not question.strip():

@@ -21,8 +21,8 @@ def generate(options: GenerateOptions) -> None:
     """Continue a prompt, and print the text as it comes."""
     from octavo.cli.session import open_session
 
-    params = options.sampling_params()
+    options.sampling_params()  # what is wrong is said before the model is loaded
     with open_session(options.engine_config()) as session:
-        answer = session.continue_prompt(options.prompt, params)
+        answer = session.continue_prompt(options.prompt, options.sampling_params(session.sampling_defaults))
     if not answer.is_complete:
         raise typer.Exit(130)  # what a shell expects after Ctrl-C

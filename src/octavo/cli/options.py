@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -81,22 +81,29 @@ class SamplingOptions(EngineOptions):
     """What a command that generates can be told besides. The names are those of SamplingParams."""
 
     max_tokens: Annotated[int | None, typer.Option(help="Tokens to generate; by default as many as fit.")] = None
-    temperature: Annotated[float, typer.Option(help="0 takes the most likely token every time.")] = 1.0
-    top_p: Annotated[float, typer.Option(help="Choose among the most likely tokens of this much probability.")] = 1.0
-    top_k: Annotated[int, typer.Option(help="Choose among this many most likely tokens; 0: all.")] = 0
+    temperature: Annotated[
+        float | None, typer.Option(help="0 takes the most likely token every time; by default the model's own, or 1.")
+    ] = None
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Choose among the most likely tokens of this much probability; by default the model's own."),
+    ] = None
+    top_k: Annotated[
+        int | None,
+        typer.Option(help="Choose among this many most likely tokens, 0: all; by default the model's own."),
+    ] = None
 
-    def sampling_params(self) -> SamplingParams:
-        """The parameters that these options ask for. Exits with a usage error if they are not valid."""
+    def sampling_params(self, defaults: Mapping[str, int | float] | None = None) -> SamplingParams:
+        """The parameters that these options ask for, over the model's `defaults`.
+
+        Exits with a usage error if they are not valid.
+        """
         from octavo.core.sampling_params import RequestOutputKind, SamplingParams
 
+        given = {name: getattr(self, name) for name in ("temperature", "top_p", "top_k")}
+        chosen: dict[str, Any] = dict(defaults or {}) | {k: v for k, v in given.items() if v is not None}
         try:
-            return SamplingParams(
-                max_tokens=self.max_tokens,
-                temperature=self.temperature,
-                top_p=self.top_p,
-                top_k=self.top_k,
-                output_kind=RequestOutputKind.DELTA,
-            )
+            return SamplingParams(**chosen | {"max_tokens": self.max_tokens}, output_kind=RequestOutputKind.DELTA)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 

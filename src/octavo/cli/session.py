@@ -30,6 +30,11 @@ class Session:
         self._engine = engine
         self._runner = runner
 
+    @property
+    def sampling_defaults(self) -> Mapping[str, int | float]:
+        """What the model's makers recommend for the parameters that nobody set."""
+        return self._engine.ready.sampling_defaults
+
     def continue_prompt(self, prompt: str, params: SamplingParams) -> PrintedAnswer:
         """Print what follows the prompt."""
         pieces: list[str] = []
