@@ -14,7 +14,7 @@ from octavo.core.messages import StepStats
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine import wire
 from octavo.engine.core_client import CoreClient
-from octavo.engine.engine_status import EngineState, EngineStatus, EngineUnavailableError, describe_exit
+from octavo.engine.engine_status import EngineLife, EngineStatus, EngineUnavailableError, describe_exit
 from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.input_processor import InputProcessor, Prompt
@@ -51,13 +51,7 @@ class AsyncEngine:
 
     def _reset(self) -> None:
         """As it is before the engine process is started."""
-        self._state = EngineState.LOADING
-        self._phase = "starting the engine process"
-        self._failure = ""  # why it is dead
-        self._started_s = time.monotonic()
-        self._start_took_s: float | None = None
-        self._start_ended = asyncio.Event()  # ready or dead
-        self._died = asyncio.Event()
+        self._life = EngineLife()
         self._stats = StepStats()
         self._stats_log = StatsLog()
         self._client: CoreClient | None = None
@@ -76,12 +70,11 @@ class AsyncEngine:
 
     async def wait_until_ready(self) -> None:
         """Wait for the end of the start. Raises EngineUnavailableError, with the cause, if it failed."""
-        await self._start_ended.wait()
-        self.check_ready()
+        await self._life.wait_until_ready()
 
     async def wait_until_dead(self) -> None:
         """Wait for the end of the engine process."""
-        await self._died.wait()
+        await self._life.wait_until_dead()
 
     async def restart(self) -> None:
         """Start a new engine process in the place of one that is dead; returns at once, like `start`."""
@@ -91,14 +84,12 @@ class AsyncEngine:
 
     def check_ready(self) -> None:
         """Raise EngineUnavailableError, which says why, unless requests are welcome."""
-        if self._state is not EngineState.READY:
-            raise EngineUnavailableError(self.status)
+        self._life.check_ready()
 
     @property
     def status(self) -> EngineStatus:
         """How the engine is."""
-        elapsed_s = self._start_took_s or time.monotonic() - self._started_s
-        return EngineStatus(self._state, self._phase, elapsed_s, self._failure)
+        return self._life.status
 
     @property
     def stats(self) -> StepStats:
@@ -169,8 +160,7 @@ class AsyncEngine:
 
     async def drain(self, timeout_s: float) -> bool:
         """Take no new requests and wait for those that run. Returns whether they all ended in time."""
-        if self._state is not EngineState.DEAD:
-            self._state = EngineState.DRAINING
+        self._life.drain()
         if self._front is None:
             return True
         try:
@@ -204,14 +194,14 @@ class AsyncEngine:
                 else:
                     self._take(message, client)
         except CheckpointError as error:
-            self._failure = str(error)
+            self._life.failure = str(error)
         except Exception as error:
             logger.exception("the engine's front failed")
-            self._failure = f"{type(error).__name__}: {error}"
+            self._life.failure = f"{type(error).__name__}: {error}"
         finally:
             opening.cancel()
         exit_status = await client.close()
-        self._die(self._failure or describe_exit(exit_status))
+        self._die(self._life.failure or describe_exit(exit_status))
 
     def _enter_ready(self, ready: wire.Ready, client: CoreClient, tokenizer: Tokenizer) -> None:
         inputs = InputProcessor(
@@ -228,15 +218,12 @@ class AsyncEngine:
         self._front = Front(tokenizer, inputs, self._metrics, _queue_limit(ready.config), client.send)
         self._ready = ready
         self._stats = StepStats(num_blocks=ready.limits.num_blocks, num_free_blocks=ready.limits.num_blocks)
-        self._start_took_s = time.monotonic() - self._started_s
-        if self._state is EngineState.LOADING:
-            self._state = EngineState.READY
-        self._start_ended.set()
+        self._life.become_ready()
 
     def _take(self, message: wire.CoreMessage, client: CoreClient) -> None:
         match message:
             case wire.Phase(name):
-                self._phase = name
+                self._life.phase = name
             case wire.Outputs(outputs, stats):
                 self._stats = stats
                 self._stats_log.take(stats, sum(len(output.new_token_ids) for output in outputs))
@@ -244,9 +231,9 @@ class AsyncEngine:
             case wire.Rejected(request_id, code, text, param):
                 self._require_front().reject(request_id, RequestRejected(code, text, param))
             case wire.Failed(text):
-                self._failure = text
+                self._life.failure = text
             case wire.Heartbeat(step_s) if step_s > MAX_STEP_S:
-                self._failure = f"a step has taken {step_s:.0f} s; at most {MAX_STEP_S:.0f} s are allowed"
+                self._life.failure = f"a step has taken {step_s:.0f} s; at most {MAX_STEP_S:.0f} s are allowed"
                 client.kill()
 
     async def _watch(self, client: CoreClient) -> None:
@@ -257,7 +244,7 @@ class AsyncEngine:
             self._num_silent_heartbeats += 1
             limit = MAX_SILENT_HEARTBEATS_AT_START if self._ready is None else MAX_SILENT_HEARTBEATS
             if self._num_silent_heartbeats > limit:
-                self._failure = f"its process gave no sign of life for {limit * wire.HEARTBEAT_S:.0f} s"
+                self._life.failure = f"its process gave no sign of life for {limit * wire.HEARTBEAT_S:.0f} s"
                 client.kill()
 
     def _require_front(self) -> Front:
@@ -266,12 +253,7 @@ class AsyncEngine:
         return self._front
 
     def _die(self, failure: str) -> None:
-        if self._state is EngineState.DEAD:
-            return
-        self._state, self._failure = EngineState.DEAD, failure
-        self._start_ended.set()
-        self._died.set()
-        if self._front is not None:
+        if self._life.die(failure) and self._front is not None:
             self._front.fail_all(EngineUnavailableError(self.status))
 
 
