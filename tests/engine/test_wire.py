@@ -12,6 +12,7 @@ import pytest
 from octavo.config import EngineConfig
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats, TokenLogprobs
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+from octavo.core.snapshot import RequestSnapshot, Snapshot
 from octavo.engine import wire
 from octavo.structured.vocabulary import Vocabulary
 
@@ -45,12 +46,14 @@ FRONT_MESSAGES: list[wire.FrontMessage] = [
     wire.Learn(Vocabulary((b"</s>", b"\xff", b""), (0,), (0,))),
     wire.Abort("req-1"),
     wire.Abort("req-1", 2),
+    wire.Inspect(),
     wire.Shutdown(),
 ]
 OUTPUT = RequestOutput("req-1", 2, (7,), (TokenLogprobs(-math.inf, 1, ((7, -1 / 3),)),), "stop", 7, 16)
 CORE_MESSAGES: list[wire.CoreMessage] = [
     wire.Phase("loading", 0.1),
     wire.Outputs((OUTPUT,), StepStats(step_s=1 / 3)),
+    wire.Inspection(Snapshot((RequestSnapshot("req-1", 0, "running", 5, 4, 5, 6, 9, 0, (3, 1)),), (), ".cscs", 4)),
     wire.Rejected("req-1", "code", "why"),
     wire.Rejected("req-1", "code", "why", "field"),
     wire.Failed("why"),

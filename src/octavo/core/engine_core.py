@@ -78,6 +78,7 @@ class EngineCore:
             num_running=len(self.scheduler.running),
             num_waiting=len(self.scheduler.waiting),
             num_tokens=scheduled.num_tokens,
+            num_prompt_tokens=sum(row.num_scheduled_tokens for row in scheduled.scheduled if row.is_chunk),
             num_free_blocks=pool.num_free,
             num_blocks=pool.num_blocks,
             num_preemptions_total=totals.num_preemptions,

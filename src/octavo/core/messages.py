@@ -60,6 +60,11 @@ class ScheduledRow(NamedTuple):
     block_ids: tuple[int, ...]
     draft_token_ids: tuple[int, ...] = ()
 
+    @property
+    def is_chunk(self) -> bool:
+        """Whether it runs more than its last known token and the drafts after it."""
+        return not self.is_sampled or self.num_scheduled_tokens > 1 + len(self.draft_token_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOutput:
@@ -139,3 +144,4 @@ class StepStats:
     num_prefix_queries_total: int = 0  # tokens looked up in the prefix cache
     num_prefix_hits_total: int = 0  # tokens found there
     step_s: float = 0.0
+    num_prompt_tokens: int = 0  # of num_tokens, those of chunks: of a prompt, or of what a preemption lost

@@ -12,11 +12,13 @@ from octavo.config import EngineConfig
 from octavo.core.admission import RequestRejected
 from octavo.core.messages import StepStats
 from octavo.core.sampling_params import SamplingParams
+from octavo.core.snapshot import Snapshot
 from octavo.engine import wire
 from octavo.engine.core_client import CoreClient
-from octavo.engine.engine_status import EngineLife, EngineStatus, EngineUnavailableError, describe_exit
+from octavo.engine.engine_status import EngineLife, EngineState, EngineStatus, EngineUnavailableError, describe_exit
 from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
+from octavo.engine.history import History
 from octavo.engine.input_processor import InputProcessor, Prompt
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
@@ -95,6 +97,17 @@ class AsyncEngine:
     def stats(self) -> StepStats:
         """The state after the last step."""
         return self._stats
+
+    @property
+    def history(self) -> History:
+        """The last minutes, on the clock of time.monotonic(). Raises EngineUnavailableError until there are any."""
+        return self._require_front().history
+
+    async def inspect(self) -> Snapshot:
+        """The requests and the KV blocks between two steps, so it may take a step. Raises EngineUnavailableError."""
+        if self.status.state is EngineState.DEAD:
+            raise EngineUnavailableError(self.status)
+        return await self._require_front().inspect()
 
     def render_metrics(self) -> bytes:
         """Counts, gauges and histograms in the text format of Prometheus; nothing while the engine is loading."""
@@ -228,6 +241,8 @@ class AsyncEngine:
                 self._stats = stats
                 self._stats_log.take(stats, sum(len(output.new_token_ids) for output in outputs))
                 self._require_front().take_outputs(outputs, stats)
+            case wire.Inspection(snapshot):
+                self._require_front().take_snapshot(snapshot)
             case wire.Rejected(request_id, code, text, param):
                 self._require_front().reject(request_id, RequestRejected(code, text, param))
             case wire.Failed(text):

@@ -21,6 +21,7 @@ from dataclasses import replace
 from octavo.core.admission import RequestRejected
 from octavo.core.engine_core import EngineCore
 from octavo.core.messages import EngineRequest, RequestOutput
+from octavo.core.snapshot import take_snapshot
 from octavo.engine import wire
 from octavo.engine.build import BuiltEngine, build_engine
 from octavo.engine.grammar_queue import GrammarQueue
@@ -106,6 +107,8 @@ class CoreProcess:
                     case wire.Abort(request_id, index):
                         grammars.abort(request_id)
                         core.abort_request(request_id, index)
+                    case wire.Inspect():
+                        self._channel.send(wire.Inspection(take_snapshot(core.scheduler)))
                     case wire.Shutdown():
                         return
                     case wire.Start():

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from octavo.core.admission import RequestRejected
 from octavo.core.messages import RequestOutput, StepStats
 from octavo.core.sampling_params import SamplingParams
+from octavo.core.snapshot import Snapshot
 from octavo.engine import wire
 from octavo.engine.generation_stream import GenerationStream
+from octavo.engine.history import History
 from octavo.engine.input_processor import InputProcessor, Prompt, prompt_text
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.output_processor import OutputProcessor
@@ -44,6 +46,7 @@ class Front:
         self._has_sent_vocabulary = False
         self._sends_vocabulary = asyncio.Lock()
         self._stream_by_id: dict[str, GenerationStream] = {}
+        self._inspection: asyncio.Future[Snapshot] | None = None  # under way, for all who wait for one
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -94,6 +97,24 @@ class Front:
             if output.finished:
                 self._forget(output.request_id)
 
+    @property
+    def history(self) -> History:
+        """The last minutes."""
+        return self._metrics.history
+
+    async def inspect(self) -> Snapshot:
+        """The requests and the pool as they are between two steps; the engine makes one snapshot for all who wait."""
+        if self._inspection is None:
+            self._inspection = asyncio.get_running_loop().create_future()
+            self._send(wire.Inspect())
+        return await asyncio.shield(self._inspection)
+
+    def take_snapshot(self, snapshot: Snapshot) -> None:
+        """Hand a snapshot to all who wait for one."""
+        if self._inspection is not None:
+            self._inspection.set_result(snapshot)
+            self._inspection = None
+
     def fail(self, request_id: str, error: Exception) -> None:
         """End the stream of a request with an error. Unknown ids are ignored."""
         if request_id in self._stream_by_id:
@@ -106,7 +127,11 @@ class Front:
         self.fail(request_id, rejection)
 
     def fail_all(self, error: Exception) -> None:
-        """End every stream with an error."""
+        """End every stream and every inspection with an error."""
+        if self._inspection is not None:
+            self._inspection.set_exception(error)
+            self._inspection.exception()  # it may be that nobody waits any more
+            self._inspection = None
         for request_id in list(self._stream_by_id):
             self.fail(request_id, error)
 

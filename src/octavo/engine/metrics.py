@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats
+from octavo.engine.history import History
 
 MODEL_LABEL = "model_name"
 SHORT_TIMES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
@@ -47,6 +48,7 @@ class EngineMetrics:
     """Counts for one model. Forget every request that is not seen to its end, or it is kept for ever."""
 
     def __init__(self, model_name: str, prefix: str = "octavo:") -> None:
+        self.history = History()
         self._registry = CollectorRegistry()
         self._model_name = model_name
         labels = [MODEL_LABEL]
@@ -102,6 +104,7 @@ class EngineMetrics:
         self._counters["num_preemptions"].inc(stats.num_preemptions_total - before.num_preemptions_total)
         if stats.num_tokens:
             self._histograms["iteration_tokens_total"].observe(stats.num_tokens)
+            self.history.take_step(stats, time.monotonic())
 
     def take_outputs(self, outputs: Iterable[RequestOutput], stopped: Sequence[tuple[str, int]]) -> None:
         """What a step brought; `stopped` are the (request_id, index) that a stop string ended."""
@@ -119,21 +122,24 @@ class EngineMetrics:
                 self._end(self._times_by_id[request_id], index, "stop")
 
     def _take_tokens(self, times: _RequestTimes, output: RequestOutput, now_s: float) -> None:
-        self._counters["generation_tokens"].inc(len(output.new_token_ids))
+        num_tokens = len(output.new_token_ids)
+        self._counters["generation_tokens"].inc(num_tokens)
         choice = times.choice_by_index.get(output.index)
         if choice is None:
             if not times.choice_by_index:  # the choices share one prompt, and the first to come tells of it
                 self._counters["prompt_tokens"].inc(times.num_prompt_tokens)
                 self._histograms["request_prompt_tokens"].observe(times.num_prompt_tokens)
-            times.choice_by_index[output.index] = _ChoiceTimes(now_s, now_s, len(output.new_token_ids))
+            times.choice_by_index[output.index] = _ChoiceTimes(now_s, now_s, num_tokens)
             self._histograms["time_to_first_token_seconds"].observe(now_s - times.arrival_s)
+            self.history.take_first_tokens(num_tokens, now_s - times.arrival_s, now_s)
             if output.scheduled_s:
                 self._histograms["request_queue_time_seconds"].observe(max(0.0, output.scheduled_s - times.arrival_s))
                 self._histograms["request_prefill_time_seconds"].observe(max(0.0, now_s - output.scheduled_s))
         else:
             self._histograms["inter_token_latency_seconds"].observe(now_s - choice.last_s)
+            self.history.take_next_tokens(num_tokens, now_s - choice.last_s, now_s)
             choice.last_s = now_s
-            choice.num_tokens += len(output.new_token_ids)
+            choice.num_tokens += num_tokens
 
     def _end(self, times: _RequestTimes, index: int, finish_reason: str) -> None:
         self._ended.labels(self._model_name, finish_reason).inc()

@@ -20,6 +20,7 @@ import msgspec
 from octavo.config import EngineConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats
+from octavo.core.snapshot import Snapshot
 from octavo.engine.memory import MemoryPlan
 from octavo.structured.vocabulary import Vocabulary
 
@@ -59,6 +60,10 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
     index: int | None = None
 
 
+class Inspect(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: send an Inspection."""
+
+
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
     """front -> core: leave."""
 
@@ -88,6 +93,12 @@ class Outputs(msgspec.Struct, frozen=True, tag=True):
     stats: StepStats
 
 
+class Inspection(msgspec.Struct, frozen=True, tag=True):
+    """core -> front: the requests and the pool between two steps, once for each Inspect."""
+
+    snapshot: Snapshot
+
+
 class Rejected(msgspec.Struct, frozen=True, tag=True):
     """core -> front: the request cannot be served; `code` and `param` are those of RequestRejected."""
 
@@ -109,8 +120,8 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     step_s: float
 
 
-FrontMessage = Start | Add | Learn | Abort | Shutdown
-CoreMessage = Phase | Ready | Outputs | Rejected | Failed | Heartbeat
+FrontMessage = Start | Add | Learn | Abort | Inspect | Shutdown
+CoreMessage = Phase | Ready | Outputs | Inspection | Rejected | Failed | Heartbeat
 
 Message = TypeVar("Message")
 
