@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from octavo.bench.http_client import HttpError, Server, events
-from octavo.bench.outcome import Outcome
+from octavo.bench.outcome import REFUSAL, Outcome
 from octavo.bench.prompts import CALIBRATION_TEXTS, TokenLine
 from octavo.bench.workload import LoadRequest
 
@@ -71,7 +71,8 @@ class CompletionClient:
             if not outcome.chunk_s:
                 outcome.error = "the answer holds no text"
         except (HttpError, OSError, msgspec.DecodeError) as error:
-            outcome.error = f"{type(error).__name__}: {error}"
+            outcome.is_refused = isinstance(error, HttpError) and error.is_refusal
+            outcome.error = REFUSAL if outcome.is_refused else f"{type(error).__name__}: {error}"
         outcome.ended_s = time.perf_counter() - start_s
         return outcome
 

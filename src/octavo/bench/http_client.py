@@ -19,10 +19,15 @@ import msgspec
 READ_BYTES = 1 << 16
 MAX_ERROR_CHARS = 300
 FIRST_ERROR_STATUS = 400
+RETRY_AFTER = b"retry-after"
 
 
 class HttpError(Exception):
     """The server refused, or broke off. The message says what it said."""
+
+    def __init__(self, message: str, *, is_refusal: bool = False) -> None:
+        super().__init__(message)
+        self.is_refusal = is_refusal  # the server has too much to do, and said when to come back
 
 
 class Server(NamedTuple):
@@ -70,7 +75,8 @@ class Server(NamedTuple):
                     else:
                         error_body += piece
             if answer.status >= FIRST_ERROR_STATUS:
-                raise HttpError(f"status {answer.status}: {error_body.decode(errors='replace')[:MAX_ERROR_CHARS]}")
+                message = f"status {answer.status}: {error_body.decode(errors='replace')[:MAX_ERROR_CHARS]}"
+                raise HttpError(message, is_refusal=answer.has_retry_after)
         finally:
             writer.close()
 
@@ -103,6 +109,7 @@ class _Answer:
 
     def __init__(self) -> None:
         self.is_complete = False
+        self.has_retry_after = False
         self._pieces: list[bytes] = []
         self._parser = httptools.HttpResponseParser(self)
 
@@ -119,6 +126,10 @@ class _Answer:
         except httptools.HttpParserError as error:
             raise HttpError(f"the server's answer is not HTTP: {error}") from error
         return self._pieces
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == RETRY_AFTER:
+            self.has_retry_after = bool(value)
 
     def on_body(self, piece: bytes) -> None:
         self._pieces.append(piece)

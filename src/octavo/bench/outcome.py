@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+REFUSAL = "refused by a server that has too much to do"  # its own words count what waits, and differ each time
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -17,6 +19,7 @@ class Outcome:
     num_output_tokens: int = 0
     num_cached_tokens: int = 0
     error: str = ""
+    is_refused: bool = False  # at once, and told when to come back
 
     @property
     def ttft_s(self) -> float:
