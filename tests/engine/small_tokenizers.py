@@ -11,8 +11,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from octavo.engine.tokenizer import Tokenizer
-from octavo.weights.gguf import read_tokenizer_spec
 from octavo.weights.gguf_file import GGUFFile
+from octavo.weights.gguf_metadata import read_tokenizer_spec
 from octavo.weights.tokenizer_spec import TokenizerSpec, TokenType
 from tests.weights.gguf_writing import write_gguf
 

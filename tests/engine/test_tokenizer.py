@@ -16,8 +16,8 @@ from tokenizers import decoders, models, processors
 
 from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
-from octavo.weights.gguf import read_vocab_size
 from octavo.weights.gguf_file import GGUFFile
+from octavo.weights.gguf_metadata import read_vocab_size
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import TokenizerSpec, TokenType
 from tests.engine.small_tokenizers import (

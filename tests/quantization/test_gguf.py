@@ -6,7 +6,8 @@ import gguf
 import numpy as np
 import pytest
 
-from octavo.quantization.gguf import BLOCK_FORMATS, dequantize, num_bytes
+from octavo.quantization.gguf import BLOCK_FORMATS, dequantize
+from octavo.quantization.gguf_types import BLOCK_SIZES, num_bytes
 
 
 def random_bytes(type_name: str, num_blocks: int) -> np.ndarray:
@@ -17,9 +18,9 @@ def random_bytes(type_name: str, num_blocks: int) -> np.ndarray:
 
 @pytest.mark.parametrize("type_name", BLOCK_FORMATS)
 def test_equals_the_gguf_package(type_name: str) -> None:
-    num_blocks = 300_000 // BLOCK_FORMATS[type_name].num_elements  # more than are computed at once
+    num_blocks = 300_000 // BLOCK_SIZES[type_name].num_elements  # more than are computed at once
     data = random_bytes(type_name, num_blocks)
-    ours = dequantize(data, type_name, num_blocks * BLOCK_FORMATS[type_name].num_elements)
+    ours = dequantize(data, type_name, num_blocks * BLOCK_SIZES[type_name].num_elements)
     with np.errstate(all="ignore"):
         theirs = gguf.dequantize(data, gguf.GGMLQuantizationType[type_name])
     assert ours.dtype == np.float32 and ours.flags.c_contiguous
@@ -37,9 +38,10 @@ def test_float32_is_the_data_itself_if_aligned() -> None:
 
 @pytest.mark.parametrize("type_name", BLOCK_FORMATS)
 def test_block_sizes_are_those_of_the_format(type_name: str) -> None:
-    block = BLOCK_FORMATS[type_name]
-    assert (block.num_elements, block.layout.itemsize) == gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[type_name]]
-    assert num_bytes(type_name, 3 * block.num_elements) == 3 * block.layout.itemsize
+    block = BLOCK_SIZES[type_name]
+    assert block == gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[type_name]]
+    assert BLOCK_FORMATS[type_name].layout.itemsize == block.num_bytes
+    assert num_bytes(type_name, 3 * block.num_elements) == 3 * block.num_bytes
 
 
 def test_an_unknown_type_is_named_with_those_that_are_supported() -> None:

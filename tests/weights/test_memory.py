@@ -22,7 +22,7 @@ TENSORS = {name: np.ones((4, 2 * MIB), np.float32) for name in NAMES}  # 32 MiB 
 
 def open_gguf(folder: Path) -> Callable[[str], ByteArray]:
     file = GGUFFile(write_gguf(folder / "large.gguf", {"general.architecture": "none"}, TENSORS))
-    return lambda name: file.bytes_of(file.tensors[name])
+    return lambda name: np.frombuffer(file.bytes_of(file.tensors[name]), np.uint8)
 
 
 def open_safetensors(folder: Path) -> Callable[[str], ByteArray]:

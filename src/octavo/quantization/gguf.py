@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.quantization.gguf_types import BLOCK_SIZES, num_bytes
+
 Float32Array = NDArray[np.float32]
 ByteArray = NDArray[np.uint8]
 
@@ -22,7 +24,6 @@ _ELEMENTS_AT_ONCE = 1 << 18  # keeps a formula's intermediate arrays in the CPU'
 class BlockFormat(NamedTuple):
     """How one tensor type lays out its numbers."""
 
-    num_elements: int  # of a block
     layout: np.dtype  # of a block's bytes
     formula: Callable[[np.ndarray], np.ndarray] | None  # [B] of layout -> [B, num_elements] float32; None: as they are
 
@@ -35,25 +36,19 @@ def dequantize(data: ByteArray, type_name: str, num_elements: int) -> Float32Arr
     """
     if type_name not in BLOCK_FORMATS:
         raise ValueError(f"tensor type {type_name} is not supported; octavo reads {', '.join(BLOCK_FORMATS)}")
-    block = BLOCK_FORMATS[type_name]
-    if num_elements % block.num_elements or data.nbytes != num_bytes(type_name, num_elements):
+    block, block_len = BLOCK_FORMATS[type_name], BLOCK_SIZES[type_name].num_elements
+    if num_elements % block_len or data.nbytes != num_bytes(type_name, num_elements):
         raise ValueError(f"{num_elements} elements of type {type_name} do not fill {data.nbytes} bytes exactly")
     if block.formula is None:
         return np.require(data.view("<f4"), requirements="A")
     blocks = data.view(block.layout)
-    out = np.empty((len(blocks), block.num_elements), np.float32)
-    step = _ELEMENTS_AT_ONCE // block.num_elements
+    out = np.empty((len(blocks), block_len), np.float32)
+    step = _ELEMENTS_AT_ONCE // block_len
     with np.errstate(invalid="ignore", over="ignore"):  # a damaged scale may be infinite or no number
         for start in range(0, len(blocks), step):
             part = slice(start, start + step)
             out[part] = block.formula(blocks[part])
     return out.reshape(num_elements)
-
-
-def num_bytes(type_name: str, num_elements: int) -> int:
-    """How many bytes that many elements of this type take."""
-    block = BLOCK_FORMATS[type_name]
-    return num_elements // block.num_elements * block.layout.itemsize
 
 
 def _f16(blocks: np.ndarray) -> np.ndarray:
@@ -153,15 +148,15 @@ def _layout(**fields: str) -> np.dtype:
 
 # d: scale, m: minimum, s: scales of sub-blocks, q: low bits, h: high bits.
 BLOCK_FORMATS = {
-    "F32": BlockFormat(1, _layout(x="<f4"), None),
-    "F16": BlockFormat(1, _layout(x="<f2"), _f16),
-    "BF16": BlockFormat(1, _layout(x="<u2"), _bf16),
-    "Q8_0": BlockFormat(32, _layout(d="<f2", q="32i1"), _q8_0),
-    "Q4_0": BlockFormat(32, _layout(d="<f2", q="16u1"), _q4_0),
-    "Q4_1": BlockFormat(32, _layout(d="<f2", m="<f2", q="16u1"), _q4_1),
-    "Q5_0": BlockFormat(32, _layout(d="<f2", h="<u4", q="16u1"), _q5_0),
-    "Q5_1": BlockFormat(32, _layout(d="<f2", m="<f2", h="<u4", q="16u1"), _q5_1),
-    "Q4_K": BlockFormat(256, _layout(d="<f2", m="<f2", s="12u1", q="128u1"), _q4_k),
-    "Q5_K": BlockFormat(256, _layout(d="<f2", m="<f2", s="12u1", h="32u1", q="128u1"), _q5_k),
-    "Q6_K": BlockFormat(256, _layout(q="128u1", h="64u1", s="16i1", d="<f2"), _q6_k),
+    "F32": BlockFormat(_layout(x="<f4"), None),
+    "F16": BlockFormat(_layout(x="<f2"), _f16),
+    "BF16": BlockFormat(_layout(x="<u2"), _bf16),
+    "Q8_0": BlockFormat(_layout(d="<f2", q="32i1"), _q8_0),
+    "Q4_0": BlockFormat(_layout(d="<f2", q="16u1"), _q4_0),
+    "Q4_1": BlockFormat(_layout(d="<f2", m="<f2", q="16u1"), _q4_1),
+    "Q5_0": BlockFormat(_layout(d="<f2", h="<u4", q="16u1"), _q5_0),
+    "Q5_1": BlockFormat(_layout(d="<f2", m="<f2", h="<u4", q="16u1"), _q5_1),
+    "Q4_K": BlockFormat(_layout(d="<f2", m="<f2", s="12u1", q="128u1"), _q4_k),
+    "Q5_K": BlockFormat(_layout(d="<f2", m="<f2", s="12u1", h="32u1", q="128u1"), _q5_k),
+    "Q6_K": BlockFormat(_layout(q="128u1", h="64u1", s="16i1", d="<f2"), _q6_k),
 }

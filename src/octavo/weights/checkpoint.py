@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from octavo.config import ModelConfig
-from octavo.weights import gguf, hugging_face
+from octavo.weights import gguf_metadata, hugging_face
+from octavo.weights.gguf import GGUFSource
 from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.parameters import check_parameters
 from octavo.weights.safetensors import SafetensorsSource
@@ -74,16 +75,16 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
 
 def _open_gguf(path: Path) -> Checkpoint:
     file = GGUFFile(path)
-    config = gguf.read_config(file)
+    config = gguf_metadata.read_config(file)
     return Checkpoint(
         name=path.stem,
         config=config,
-        tensors=gguf.GGUFSource(file, config),
-        eos_token_ids=gguf.read_eos_token_ids(file),
+        tensors=GGUFSource(file, config),
+        eos_token_ids=gguf_metadata.read_eos_token_ids(file),
         size_bytes=path.stat().st_size,
-        read_sampling_defaults=partial(gguf.read_defaults, file),
-        read_vocab_size=partial(gguf.read_vocab_size, file),
-        read_tokenizer_spec=partial(gguf.read_tokenizer_spec, file),
+        read_sampling_defaults=partial(gguf_metadata.read_defaults, file),
+        read_vocab_size=partial(gguf_metadata.read_vocab_size, file),
+        read_tokenizer_spec=partial(gguf_metadata.read_tokenizer_spec, file),
     )
 
 

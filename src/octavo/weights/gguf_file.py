@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from octavo.quantization.gguf import BLOCK_FORMATS, num_bytes
+from octavo.quantization.gguf_types import BLOCK_SIZES, num_bytes
 from octavo.weights.source import CheckpointError
 
 _VERSIONS = (2, 3)
@@ -30,7 +27,7 @@ _SCALARS = {id: struct.Struct("<" + code) for id, code in enumerate("BbHhIif?")}
     12: struct.Struct("<d"),
 }
 
-# ggml's tensor types by number. Those without a formula in BLOCK_FORMATS are listed so that an error can name them.
+# ggml's tensor types by number. Those that are not in BLOCK_SIZES are listed so that an error can name them.
 _TYPE_NAMES = str.split(
     "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S "
     "IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16 Q4_0_4_4 Q4_0_4_8 Q4_0_8_8 TQ1_0 TQ2_0"
@@ -68,10 +65,24 @@ class StringArray:
             raise CheckpointError(f"a string in the metadata is not UTF-8 ({error}): the file is damaged") from None
 
 
+@dataclass(frozen=True, slots=True)
+class NumberArray:
+    """An array of numbers in the metadata, not read yet."""
+
+    data: mmap.mmap
+    offset_bytes: int
+    num_numbers: int
+    code: str  # struct's, of one number
+
+    def read(self) -> list[Any]:
+        """The numbers."""
+        return list(struct.unpack_from(f"<{self.num_numbers}{self.code}", self.data, self.offset_bytes))
+
+
 class GGUFFile:
     """A GGUF file, mapped into memory.
 
-    `metadata` holds scalars as Python values, arrays of numbers as numpy arrays and arrays of strings as StringArray.
+    `metadata` holds scalars as Python values and arrays as NumberArray and StringArray.
     Raises CheckpointError, naming the file, if it cannot be read or contradicts itself.
     """
 
@@ -91,10 +102,10 @@ class GGUFFile:
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
 
-    def bytes_of(self, tensor: GGUFTensor) -> NDArray[np.uint8]:
+    def bytes_of(self, tensor: GGUFTensor) -> memoryview:
         """The tensor's bytes, without a copy; those of tensors that were read before leave the memory."""
         self._data.madvise(mmap.MADV_DONTNEED)  # who looks at them again reads them again
-        return np.frombuffer(self._data, np.uint8, tensor.size_bytes, tensor.offset_bytes)
+        return memoryview(self._data)[tensor.offset_bytes : tensor.offset_bytes + tensor.size_bytes]
 
     def _read_tensors(self, cursor: _Cursor, num_tensors: int) -> dict[str, GGUFTensor]:
         infos = {cursor.string(): _read_tensor_info(cursor) for _ in range(num_tensors)}
@@ -109,12 +120,12 @@ class GGUFFile:
 
     def _place(self, name: str, type_id: int, shape: tuple[int, ...], offset: int, data_start: int) -> GGUFTensor:
         type_name = _TYPE_NAMES[type_id] if type_id < len(_TYPE_NAMES) else f"number {type_id}"
-        if type_name not in BLOCK_FORMATS:
+        if type_name not in BLOCK_SIZES:
             raise CheckpointError(
-                f"tensor {name} is of type {type_name}; octavo reads {', '.join(BLOCK_FORMATS)}: "
+                f"tensor {name} is of type {type_name}; octavo reads {', '.join(BLOCK_SIZES)}: "
                 "convert the model to one of them"
             )
-        row, block = shape[-1], BLOCK_FORMATS[type_name].num_elements
+        row, block = shape[-1], BLOCK_SIZES[type_name].num_elements
         if 0 in shape or row % block:
             raise CheckpointError(f"tensor {name} has shape {shape}; rows of {type_name} are multiples of {block}")
         size, start = num_bytes(type_name, math.prod(shape)), data_start + offset
@@ -176,7 +187,7 @@ class _Cursor:
         scalar = _scalar(type_id)
         return scalar.unpack_from(self.data, self.take(scalar.size))[0]
 
-    def _array(self, type_id: int) -> NDArray[Any] | StringArray:
+    def _array(self, type_id: int) -> NumberArray | StringArray:
         if type_id == _STRING:
             strings = StringArray(self.data, self.offset + 8, self.count(min_item_bytes=8))
             for _, end in _spans(strings):
@@ -184,7 +195,7 @@ class _Cursor:
             return strings
         scalar = _scalar(type_id)
         count = self.count(min_item_bytes=scalar.size)
-        return np.frombuffer(self.data, np.dtype(scalar.format), count, self.take(count * scalar.size))
+        return NumberArray(self.data, self.take(count * scalar.size), count, scalar.format[1:])
 
 
 def _read_header(cursor: _Cursor) -> int:

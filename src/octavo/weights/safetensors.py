@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from octavo.backends.ops import StoredTensor
-from octavo.quantization.gguf import num_bytes
+from octavo.quantization.gguf_types import num_bytes
 from octavo.weights.source import CheckpointError
 
 _DTYPES = ("F32", "F16", "BF16")
