@@ -104,3 +104,15 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"trace\.csv"):
         read_trace(path, 10)
+
+
+def test_lengths_are_the_same_whatever_a_server_counts():
+    workload = RandomWorkload(50, Lengths.parse("lognormal:100,0.5"), Lengths.parse("uniform:1,30"), request_rate=9)
+    shapes = workload.shapes()
+    for line in (ONE_TOKEN_A_WORD, TokenLine(2.0, 4.0)):
+        requests = workload.requests(line)
+        assert [(request.arrival_s, request.num_output_tokens) for request in requests] == [
+            (shape.arrival_s, shape.num_output_tokens) for shape in shapes
+        ]
+        counts = [len(request.prompt.split()) * line.tokens_per_word + line.num_added_tokens for request in requests]
+        assert counts == pytest.approx([shape.num_prompt_tokens for shape in shapes], abs=6)

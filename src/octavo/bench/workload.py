@@ -35,19 +35,26 @@ class RandomWorkload:
     burstiness: float = 1.0
     seed: int = 0
 
-    def requests(self, line: TokenLine) -> list[LoadRequest]:
-        """The requests, with prompts for a server that counts tokens like `line`."""
+    def shapes(self) -> list[TracedRequest]:
+        """When the requests come and how long they are, in tokens, whatever the tokens are."""
         rng = random.Random(self.seed)
         arrivals = arrival_times(self.num_requests, request_rate=self.request_rate, burstiness=self.burstiness, rng=rng)
+        return [
+            TracedRequest(arrival_s, self.input_len.sample(rng), self.output_len.sample(rng)) for arrival_s in arrivals
+        ]
+
+    def requests(self, line: TokenLine) -> list[LoadRequest]:
+        """The requests, with prompts for a server that counts tokens like `line`."""
+        rng = random.Random(f"{self.seed} words")
         prefix_words = line.num_words(self.prefix_len) if self.prefix_len else 0
         prefixes = [random_text(prefix_words, rng) for _ in range(self.num_prefixes)]
         return [
             LoadRequest(
-                arrival_s,
-                prompt_with_prefix(prefixes[index % len(prefixes)], line.num_words(self.input_len.sample(rng)), rng),
-                self.output_len.sample(rng),
+                shape.arrival_s,
+                prompt_with_prefix(prefixes[index % len(prefixes)], line.num_words(shape.num_prompt_tokens), rng),
+                shape.num_output_tokens,
             )
-            for index, arrival_s in enumerate(arrivals)
+            for index, shape in enumerate(self.shapes())
         ]
 
 
@@ -61,6 +68,18 @@ class TraceWorkload:
     max_output_len: int | None = None
     seed: int = 0
 
+    def shapes(self) -> list[TracedRequest]:
+        """When the requests come and how long they are, in tokens."""
+        return [
+            TracedRequest(
+                traced.arrival_s / self.speed,
+                min(traced.num_prompt_tokens, self.max_input_len or traced.num_prompt_tokens),
+                max(1, min(traced.num_output_tokens, self.max_output_len or traced.num_output_tokens)),
+                traced.prefix_block_ids,
+            )
+            for traced in self.trace
+        ]
+
     def requests(self, line: TokenLine) -> list[LoadRequest]:
         """The requests, with prompts for a server that counts tokens like `line`."""
         rng = random.Random(self.seed)
@@ -71,12 +90,11 @@ class TraceWorkload:
             return random_text(block_words, random.Random(f"{self.seed} {block_id}"))
 
         requests = []
-        for traced in self.trace:
-            num_words = line.num_words(min(traced.num_prompt_tokens, self.max_input_len or traced.num_prompt_tokens))
-            shared = " ".join(block_text(block_id) for block_id in traced.prefix_block_ids).split()
+        for shape in self.shapes():
+            num_words = line.num_words(shape.num_prompt_tokens)
+            shared = " ".join(block_text(block_id) for block_id in shape.prefix_block_ids).split()
             prompt = " ".join(shared[:num_words]) or random_text(num_words, rng)
-            num_output_tokens = min(traced.num_output_tokens, self.max_output_len or traced.num_output_tokens)
-            requests.append(LoadRequest(traced.arrival_s / self.speed, prompt, max(1, num_output_tokens)))
+            requests.append(LoadRequest(shape.arrival_s, prompt, shape.num_output_tokens))
         return requests
 
 
