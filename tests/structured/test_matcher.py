@@ -93,21 +93,33 @@ def test_a_token_that_may_not_follow_is_an_error_for_good():
 @pytest.mark.parametrize(
     ("kind", "source"), [("regex", "(ab|cd)*x"), ("json", '{"type":"array","items":{"type":"integer"}}')]
 )
-def test_rollback_leads_back_to_the_same_masks(kind, source):
+def test_what_comes_after_drafts_is_what_comes_once_they_are_tokens(kind, source):
     rng = random.Random(1)
-    matcher = compile_grammar(kind, source).matcher()
-    masks, written = [allowed_ids(matcher)], []
-    for _ in range(200):
-        going = [token_id for token_id in masks[-1] if token_id not in EOS_IDS]
-        if going and rng.random() < 0.6:
-            written.append(rng.choice(going))
-            matcher.accept(written[-1:])
-            masks.append(allowed_ids(matcher))
-        else:
-            num_tokens = rng.randint(0, len(written))
-            matcher.rollback(num_tokens)
-            del written[len(written) - num_tokens :], masks[len(masks) - num_tokens :]
-            assert allowed_ids(matcher) == masks[-1]
+    grammar = compile_grammar(kind, source)
+    matcher = grammar.matcher()
+    for _ in range(60):
+        drafts: list[int] = []
+        while going := [token_id for token_id in allowed_ids(matcher.after(drafts)) if token_id not in EOS_IDS]:
+            if rng.random() < 0.3:
+                break
+            drafts.append(rng.choice(going))
+        before = allowed_ids(matcher)
+        follow = allowed_ids(matcher.after(drafts))
+        assert matcher.num_allowed(drafts) == len(drafts)
+        assert allowed_ids(matcher) == before
+        matcher.accept(drafts)
+        assert allowed_ids(matcher) == follow
+        if matcher.is_complete:
+            matcher = grammar.matcher()
+
+
+def test_drafts_are_allowed_up_to_the_first_that_may_not_follow():
+    matcher = compile_grammar("regex", "abc").matcher()
+    assert matcher.num_allowed(ids_of("abx")) == 2
+    assert matcher.num_allowed([*ids_of("abc"), EOS_IDS[0]]) == 4
+    assert matcher.num_allowed(ids_of("x")) == 0
+    assert allowed_ids(matcher.after(ids_of("x"))) == []
+    assert matcher.error is None
 
 
 def test_matchers_of_a_grammar_do_not_meet():

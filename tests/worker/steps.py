@@ -10,6 +10,7 @@ import numpy as np
 from octavo.backends.ops import SampledBatch, SamplingBatch, StepBatch
 from octavo.core.messages import NewRow, ScheduledRow, SchedulerOutput
 from octavo.core.sampling_params import SamplingParams
+from octavo.worker.input_batch import build_sampling_batch
 
 
 def new_row(row, token_ids, *, params=None, num_prompt_tokens=None, seed=0, stop_token_ids=(), bad_word_token_ids=()):
@@ -39,6 +40,11 @@ def entry(row, num_computed_tokens, num_scheduled_tokens, *, is_sampled=True, bl
 def step(*scheduled, step_id=0, **fields):
     num_tokens = sum(row.num_scheduled_tokens for row in scheduled)
     return SchedulerOutput(step_id=step_id, num_tokens=num_tokens, scheduled=tuple(scheduled), **fields)
+
+
+def sampling_batch(rows, table, vocab_size, num_drafts=0):
+    """How each of these rows chooses the token after its known ones and so many drafts."""
+    return build_sampling_batch(rows, np.full(len(rows), num_drafts, np.int32), table, vocab_size)
 
 
 @dataclass

@@ -9,10 +9,9 @@ import pytest
 
 from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
 from octavo.structured.compiler import GrammarCompiler
-from octavo.worker.input_batch import build_sampling_batch
 from octavo.worker.request_table import RequestTable
 from tests.structured.byte_vocabulary import EOS_IDS, NUM_TOKENS, VOCABULARY, ids_of
-from tests.worker.steps import new_row, step
+from tests.worker.steps import entry, new_row, sampling_batch, step
 
 PROMPT = (7, 8, 9)
 REGEX = StructuredOutputsParams(regex="ab?")
@@ -45,13 +44,13 @@ def enter(table: RequestTable, row: int, output: str = "", **params) -> None:
 
 def masks(table: RequestTable, *rows: int) -> list[list[int] | None]:
     """What each row may choose; None: it has no mask."""
-    batch = build_sampling_batch(np.array(rows, np.int32), table, NUM_TOKENS)
+    batch = sampling_batch(np.array(rows, np.int32), table, NUM_TOKENS)
     bits = np.unpackbits(batch.masks.view(np.uint8), axis=1, bitorder="little")
     return [None if index < 0 else np.flatnonzero(bits[index]).tolist() for index in batch.mask_index]
 
 
 def banned(table: RequestTable, row: int) -> list[int]:
-    return build_sampling_batch(np.array([row], np.int32), table, NUM_TOKENS).banned.ids.tolist()
+    return sampling_batch(np.array([row], np.int32), table, NUM_TOKENS).banned.ids.tolist()
 
 
 def append(table: RequestTable, row: int, token_ids: list[int]) -> None:
@@ -98,3 +97,22 @@ def test_a_token_that_may_not_follow_leaves_nothing_to_choose_and_says_why(table
     append(table, 0, ids_of("x"))
     assert masks(table, 0) == [[]]
     assert "x" in (table.rules_by_row[0].error or "")
+
+
+def test_a_grammar_looks_ahead_over_drafts(table):
+    """Also over wrong ones and over an end, after which the row stands where it stood."""
+    enter(table, 0, structured_outputs=REGEX)
+    for drafts in (ids_of("ab"), [*ids_of("a"), EOS_IDS[0], EOS_IDS[0]], ids_of("xb")):
+        table.apply(step(entry(0, 0, len(PROMPT) + len(drafts), blocks=(1,), drafts=drafts)))
+        follow = [allowed_after(table, num) for num in range(len(drafts) + 1)]
+        assert follow[0] == ids_of("a")
+        expected = {"a": sorted([*EOS_IDS, *ids_of("b")]), "x": []}[chr(drafts[0] - ids_of("a")[0] + ord("a"))]
+        assert follow[1] == expected
+    append(table, 0, ids_of("ab"))
+    assert masks(table, 0) == [list(EOS_IDS)]
+    assert table.rules_by_row[0].error is None
+
+
+def allowed_after(table: RequestTable, num_drafts: int) -> list[int]:
+    batch = sampling_batch(np.array([0], np.int32), table, NUM_TOKENS, num_drafts)
+    return np.flatnonzero(np.unpackbits(batch.masks[0].view(np.uint8), bitorder="little")).tolist()

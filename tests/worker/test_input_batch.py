@@ -7,10 +7,10 @@ import pytest
 
 from octavo.core.sampling_params import SamplingParams
 from octavo.structured.compiler import GrammarCompiler
-from octavo.worker.input_batch import build_sampling_batch, build_step_batch
+from octavo.worker.input_batch import build_step_batch
 from octavo.worker.request_table import RequestTable
 from tests.backends.sampling_batches import LISTS
-from tests.worker.steps import entry, new_row, step
+from tests.worker.steps import entry, new_row, sampling_batch, step
 
 
 def step_batch(table, output):
@@ -61,7 +61,7 @@ def test_arrays_are_contiguous_and_of_the_types_the_ops_name(table):
     ):
         array = getattr(batch, name)
         assert (array.dtype, array.flags.c_contiguous) == (np.int32, True), name
-    sampling = build_sampling_batch(np.array([1, 0], np.int32), table, 50)
+    sampling = sampling_batch(np.array([1, 0], np.int32), table, 50)
     for name, dtype in (
         ("temperature", np.float32),
         ("top_k", np.int32),
@@ -84,7 +84,7 @@ def test_arrays_are_contiguous_and_of_the_types_the_ops_name(table):
 def test_the_draw_is_counted_in_output_tokens_also_after_a_preemption(table):
     table.apply(step(new_rows=(new_row(0, range(5), num_prompt_tokens=2, seed=77), new_row(1, (1, 2)))))
     table.append(np.array([0], np.int32), np.array([9], np.int32))
-    sampling = build_sampling_batch(np.array([0, 1], np.int32), table, 50)
+    sampling = sampling_batch(np.array([0, 1], np.int32), table, 50)
 
     assert sampling.output_index.tolist() == [4, 0]
     assert sampling.seed.tolist() == [77, 0]
@@ -100,7 +100,7 @@ def test_stop_ids_are_banned_until_min_tokens_are_out(table):
         new_row(3, (1, 2), params=waiting, num_prompt_tokens=1, stop_token_ids=(7,)),
     )
     table.apply(step(new_rows=rows))
-    sampling = build_sampling_batch(np.arange(4, dtype=np.int32), table, 50)
+    sampling = sampling_batch(np.arange(4, dtype=np.int32), table, 50)
 
     assert sampling.banned.start.tolist() == [0, 2, 2, 2, 3]
     assert sampling.banned.ids.tolist() == [5, 6, 7]
@@ -130,7 +130,7 @@ def test_each_row_has_the_rules_of_its_request(table):
         new_row(3, (7, 8, 3), num_prompt_tokens=2, params=SamplingParams(frequency_penalty=-2)),
     )
     table.apply(step(new_rows=rows))
-    sampling = build_sampling_batch(np.array([3, 0, 1], np.int32), table, 50)
+    sampling = sampling_batch(np.array([3, 0, 1], np.int32), table, 50)
 
     assert sampling.repetition_penalty.tolist() == [1, 1, 1.5]
     assert sampling.frequency_penalty.tolist() == [-2, 0, 0]
@@ -151,7 +151,7 @@ def test_the_rules_follow_the_output(table):
     banned = []
     for token_id in (6, 5, 5, 9):
         table.append(np.array([0, 1], np.int32), np.array([token_id, 5], np.int32))
-        sampling = build_sampling_batch(np.arange(2, dtype=np.int32), table, 50)
+        sampling = sampling_batch(np.arange(2, dtype=np.int32), table, 50)
         banned.append(by_row(sampling.banned)[0])
     assert banned == [[], [6, 5, 8], [6, 5], []]
     assert by_row(sampling.seen, sampling.output_counts) == [{6: 1, 5: 2, 9: 1}, {}]
@@ -165,7 +165,27 @@ def test_after_a_preemption_prompt_and_output_are_told_apart_as_before(table):
         table.append(np.array([0], np.int32), np.array([token_id], np.int32))
     again = new_row(2, (7, 8, 3, 5, 3, 3), num_prompt_tokens=2, params=RULES, bad_word_token_ids=words)
     table.apply(step(freed_rows=(1,), new_rows=(again,)))
-    sampling = build_sampling_batch(np.array([0, 2], np.int32), table, 50)
+    sampling = sampling_batch(np.array([0, 2], np.int32), table, 50)
 
     assert by_row(sampling.banned) == [[6, 4]] * 2
     assert by_row(sampling.seen, sampling.output_counts) == [{7: 0, 8: 0, 3: 3, 5: 1}] * 2
+
+
+def test_the_rules_look_ahead_over_drafts_and_forget_them(table):
+    """After each draft they are what they will be once it is a token, and then again what they were."""
+    words = ((8, 9), (3, 3, 4), (6,))
+    drafts = (3, 8, 11, 3, 11)
+    row = new_row(0, (7, 8, 3), num_prompt_tokens=2, params=RULES, stop_token_ids=(2,), bad_word_token_ids=words)
+    table.apply(step(new_rows=(row,)))
+    table.apply(step(entry(0, 0, 8, blocks=(1,), drafts=drafts)))
+    ahead = [rules_of(sampling_batch(np.array([0], np.int32), table, 50, num)) for num in range(len(drafts) + 1)]
+    assert ahead[1][0] == [[2, 6, 4]]
+    for num, draft in enumerate(drafts):
+        assert rules_of(sampling_batch(np.array([0], np.int32), table, 50)) == ahead[num]
+        table.append(np.array([0], np.int32), np.array([draft], np.int32))
+    assert rules_of(sampling_batch(np.array([0], np.int32), table, 50)) == ahead[-1]
+
+
+def rules_of(sampling):
+    seen = by_row(sampling.seen, sampling.output_counts)
+    return by_row(sampling.banned), seen, sampling.output_index.tolist()

@@ -84,12 +84,58 @@ def test_each_row_gets_the_log_probabilities_it_asked_for():
     assert sampled[2].logprobs == (TokenLogprobs(-2.5, 1, ((0, 0.0), (1, -1.0))),)
 
 
-def test_drafts_are_refused_before_anything_runs():
+def drafting(*drafts, start=0, prompt=(10,), params=None, **fields):
+    """A step of one row that verifies drafts after `prompt`, and the run that comes with it."""
+    run = entry(0, start, len(prompt) - start + len(drafts), blocks=(1,), drafts=drafts)
+    return step(run, new_rows=(new_row(0, prompt, params=params),), **fields)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "token_ids"),
+    [
+        ((11, 12), (11, 12, 13)),
+        ((11, 50, 51), (11, 12)),
+        ((50, 12, 13), (11,)),
+    ],
+)
+def test_drafts_stand_as_far_as_they_are_what_would_be_chosen(drafts, token_ids):
     runner = make_runner(model := NextIdStep())
-    drafting = step(entry(0, 0, 3, blocks=(1,), drafts=(4, 5)), new_rows=(new_row(0, (10,)),), block_copies=((1, 2),))
-    with pytest.raises(NotImplementedError, match="draft tokens"):
-        runner.run(drafting)
-    assert model.events == []
+    assert runner.run(drafting(*drafts)).sampled == (SampledRow(0, token_ids),)
+    assert model.batches[0].input_ids.tolist() == [10, *drafts]
+    assert model.batches[0].logits_rows.tolist() == list(range(1 + len(drafts)))
+    assert model.sampling[0].output_index.tolist() == list(range(1 + len(drafts)))
+    # The next step goes on behind the last token, over what was written for a wrong draft.
+    assert runner.run(step(entry(0, len(token_ids), 1))).sampled == (SampledRow(0, (token_ids[-1] + 1,)),)
+    assert model.batches[1].input_ids.tolist() == [token_ids[-1]]
+
+
+def test_drafts_and_rows_without_any_share_a_step():
+    runner = make_runner(model := NextIdStep())
+    rows = (new_row(0, (10,)), new_row(1, (20, 21)), new_row(2, (30, 31)), new_row(3, (40,)))
+    runs = (
+        entry(3, 0, 3, blocks=(4,), drafts=(41, 7)),
+        entry(1, 0, 1, is_sampled=False, blocks=(2,)),
+        entry(2, 0, 2, blocks=(3,)),
+        entry(0, 0, 2, blocks=(1,), drafts=(11,)),
+    )
+    sampled = runner.run(step(*runs, new_rows=rows)).sampled
+    assert sampled == (SampledRow(3, (41, 42)), SampledRow(2, (32,)), SampledRow(0, (11, 12)))
+    assert model.batches[0].logits_rows.tolist() == [0, 1, 2, 5, 6, 7]
+
+
+def test_each_verified_token_has_its_log_probabilities():
+    runner = make_runner(NextIdStep())
+    (sampled,) = runner.run(drafting(11, 50, 51, params=SamplingParams(logprobs=0))).sampled
+    assert sampled.logprobs == (TokenLogprobs(-0.5, 1, ()), TokenLogprobs(-1.5, 1, ()))
+
+
+def test_a_place_without_a_choice_ends_the_row_when_it_is_its_turn():
+    runner = make_runner(model := NextIdStep(refused_rows={1: NOTHING_LEFT}))
+    assert runner.run(drafting(11, 12)).sampled == (SampledRow(0, (11,)),)
+    model.refused_rows = {0: NOTHING_LEFT}
+    (failed,) = runner.run(step(entry(0, 1, 1))).sampled
+    assert model.batches[1].input_ids.tolist() == [11]
+    assert failed.error is not None and "no token may come next" in failed.error
 
 
 def test_an_executor_runs_until_it_is_closed():

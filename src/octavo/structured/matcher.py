@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +39,12 @@ class Matcher:
         for token_id in token_ids:
             self._matcher.consume_token(token_id)
 
-    def rollback(self, num_tokens: int) -> None:
-        """Go back by so many tokens: drafts that were not kept."""
-        self._matcher.rollback(num_tokens)
+    def after(self, token_ids: Iterable[int]) -> Matcher:
+        """A matcher of its own that has gone on by these tokens."""
+        ahead = Matcher(self._matcher.deep_copy())
+        ahead.accept(token_ids)
+        return ahead
+
+    def num_allowed(self, token_ids: Sequence[int]) -> int:
+        """How many of these tokens may follow, one after another."""
+        return self._matcher.validate_tokens(list(token_ids))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Int32Array, KVCache, SampledBatch, Step
-from octavo.core.messages import CONSTRAINTS_FAILED, ModelRunnerOutput, SampledRow, SchedulerOutput
-from octavo.worker.input_batch import build_sampling_batch, build_step_batch
+from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Array, KVCache, SampledBatch, Step
+from octavo.core.messages import CONSTRAINTS_FAILED, ModelRunnerOutput, SampledRow, ScheduledRow, SchedulerOutput
+from octavo.worker.input_batch import build_sampling_batch, build_step_batch, sampled_places
 from octavo.worker.logit_rules import LogitRules
 from octavo.worker.prompt_scorer import PromptScorer
 from octavo.worker.request_table import NO_LOGPROBS, RequestTable
 from octavo.worker.token_logprobs import token_logprobs
+from octavo.worker.verification import num_verified
 
 ERROR_BY_TOKEN_ID = {
     NOT_FINITE: "the model's logits are not finite",
@@ -30,38 +33,43 @@ class ModelRunner:
         self._scorer = PromptScorer(step, table, vocab_size=vocab_size)
 
     def run(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
-        """Compute the step's tokens, and sample the rows that reach their last known one.
+        """Compute the step's tokens, sample the rows that reach their last known one, verify drafts.
 
-        A row whose logits allow no choice gets an error of its own. Raises NotImplementedError for drafts.
+        A row whose logits allow no choice gets an error of its own.
         """
-        if any(entry.draft_token_ids for entry in scheduled.scheduled):
-            raise NotImplementedError("the step holds draft tokens, which this worker cannot verify")
         self._table.apply(scheduled)
         self._kv.copy_blocks(scheduled.block_copies)
         entries = self._scorer.run(scheduled)
         if not entries:
             return ModelRunnerOutput(scheduled.step_id, ())
         logits = self._step.run(build_step_batch(entries, self._table))
-        rows = np.array([entry.row for entry in entries if entry.is_sampled], np.int32)  # [S]
-        if len(rows) == 0:
+        entries = [entry for entry in entries if entry.is_sampled]
+        if not entries:
             return ModelRunnerOutput(scheduled.step_id, ())
-        sampled = self._step.sample(logits, build_sampling_batch(rows, self._table, self._vocab_size))
-        is_chosen = sampled.token_ids >= 0
-        self._table.append(rows[is_chosen], sampled.token_ids[is_chosen])
-        sampled_rows = _sampled_rows(rows, sampled, self._table)
-        return ModelRunnerOutput(scheduled.step_id, self._scorer.report(sampled_rows))
+        sampled_rows = self._scorer.report(self._sample(logits, entries))
+        return ModelRunnerOutput(scheduled.step_id, sampled_rows)
 
-
-def _sampled_rows(rows: Int32Array, sampled: SampledBatch, table: RequestTable) -> tuple[SampledRow, ...]:
-    num_logprobs = table.num_logprobs[rows]
-    return tuple(
-        SampledRow(row, (), error=_error(token_id, table.rules_by_row.get(row)))
-        if token_id < 0
-        else SampledRow(row, (token_id,), () if num_top == NO_LOGPROBS else (token_logprobs(sampled, index, num_top),))
-        for index, (row, token_id, num_top) in enumerate(
-            zip(rows.tolist(), sampled.token_ids.tolist(), num_logprobs.tolist(), strict=True)
+    def _sample(self, logits: Array, entries: Sequence[ScheduledRow]) -> tuple[SampledRow, ...]:
+        """Choose the next token of each row, and those after its drafts as far as these are right."""
+        rows, num_drafts = sampled_places(entries)  # [S]
+        sampled = self._step.sample(logits, build_sampling_batch(rows, num_drafts, self._table, self._vocab_size))
+        counts = num_verified(entries, sampled.token_ids.tolist())
+        starts = np.flatnonzero(num_drafts == 0)  # [R]
+        is_kept = num_drafts < np.repeat(counts, np.diff(starts, append=len(rows)))
+        self._table.append(rows[is_kept], sampled.token_ids[is_kept], num_drafts[is_kept])
+        return tuple(
+            self._sampled_row(entry.row, sampled, range(start, start + count))
+            for entry, start, count in zip(entries, starts.tolist(), counts, strict=True)
         )
-    )
+
+    def _sampled_row(self, row: int, sampled: SampledBatch, places: range) -> SampledRow:
+        if not places:
+            return SampledRow(row, (), error=_error(sampled.token_ids[places.start], self._table.rules_by_row.get(row)))
+        token_ids = tuple(sampled.token_ids[places.start : places.stop].tolist())
+        num_top = self._table.num_logprobs[row]
+        if num_top == NO_LOGPROBS:
+            return SampledRow(row, token_ids)
+        return SampledRow(row, token_ids, tuple(token_logprobs(sampled, place, num_top) for place in places))
 
 
 def _error(token_id: int, rules: LogitRules | None) -> str:

@@ -43,7 +43,7 @@ class RequestTable:
         self.rules_by_row: dict[int, LogitRules] = {}  # of the rows that have any
 
     def apply(self, scheduled: SchedulerOutput) -> None:
-        """Enter the step's new rows and blocks. The arrays of a freed row stay: its next request overwrites them."""
+        """Enter the step's new rows, blocks and drafts. A freed row's arrays stay: its next request overwrites them."""
         for row in scheduled.freed_rows:
             self.rules_by_row.pop(row, None)
         for new_row in scheduled.new_rows:
@@ -52,11 +52,22 @@ class RequestTable:
             if entry.block_ids:
                 end = entry.block_start + len(entry.block_ids)
                 self.block_table[entry.row, entry.block_start : end] = entry.block_ids
+            for place, draft_id in enumerate(entry.draft_token_ids):
+                self.write_draft(entry.row, place, draft_id)
 
-    def append(self, rows: Int32Array, token_ids: Int32Array) -> None:
-        """Add one sampled token to each of these rows. [S], [S]."""
-        self.token_ids[rows, self.num_tokens[rows]] = token_ids
-        self.num_tokens[rows] += 1
+    def write_draft(self, row: int, place: int, token_id: int) -> None:
+        """Let a guess stand behind the row's known tokens and `place` drafts, where it is no token yet."""
+        self.token_ids[row, self.num_tokens[row] + place] = token_id
+
+    def draft_ids(self, row: int, num_drafts: int) -> list[int]:
+        """The row's first drafts."""
+        num_tokens = self.num_tokens[row]
+        return self.token_ids[row, num_tokens : num_tokens + num_drafts].tolist()
+
+    def append(self, rows: Int32Array, token_ids: Int32Array, num_before: Int32Array | int = 0) -> None:
+        """Add sampled tokens to these rows, in order; `num_before` of each row's new ones stand before it. [S] each."""
+        self.token_ids[rows, self.num_tokens[rows] + num_before] = token_ids
+        np.add.at(self.num_tokens, rows, 1)
         if self.rules_by_row:
             for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
                 if row in self.rules_by_row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,15 +21,22 @@ class TokenCounts:
         for token_id in output_ids:
             self.append(token_id)
 
-    @property
-    def ids(self) -> Int32Array:
-        """The distinct ids of prompt and output. A view: `append` changes it."""
-        return self._ids[: len(self._place_by_id)]
+    def after(self, draft_ids: Sequence[int] = ()) -> tuple[Int32Array, Int32Array]:
+        """The distinct ids of prompt, output and these drafts, and how often output and drafts hold each.
 
-    @property
-    def output_counts(self) -> Int32Array:
-        """How often the output holds each of `ids`; 0: the prompt alone does. A view, too."""
-        return self._counts[: len(self._place_by_id)]
+        Views, which `append` changes, unless there are drafts.
+        """
+        num_ids = len(self._place_by_id)
+        ids, counts = self._ids[:num_ids], self._counts[:num_ids]
+        if not draft_ids:
+            return ids, counts
+        new_ids = [token_id for token_id in dict.fromkeys(draft_ids) if token_id not in self._place_by_id]
+        place_by_new_id = {token_id: num_ids + place for place, token_id in enumerate(new_ids)}
+        counts = np.concatenate([counts, np.zeros(len(new_ids), np.int32)])
+        for token_id in draft_ids:
+            place = self._place_by_id.get(token_id)
+            counts[place_by_new_id[token_id] if place is None else place] += 1
+        return np.concatenate([ids, np.array(new_ids, np.int32)]), counts
 
     def append(self, token_id: int) -> None:
         """Count one more token of the output."""
