@@ -44,6 +44,7 @@ def test_what_serve_is_told():
     config = serve_options("model", "--served-model-name", "a", "b", "--api-key", "k").server_config()
     assert (config.model_names, config.api_keys, config.allowed_origins) == (("a", "b"), ("k",), ("*",))
     options = serve_options("--served-model-name", "a", "model", "--allowed-origins", "https://x")
+    assert options.engine_config().served_model_name == "a"  # in the metrics, too
     assert (options.model, options.server_config().model_names) == ("model", ("a",))
     assert options.server_config().allowed_origins == ("https://x",)
     config = serve_options("model", env={"OCTAVO_API_KEY": "k1 k2"}).server_config()

@@ -56,7 +56,8 @@ class Fault:
                 self.server.wait_until_ready()
         if self.moment == "loading" and not self.server.engine_process_ids():  # it did not even get ready
             return
-        self.streams += self._open_streams(has_begun=False)
+        streams = self._open_streams(has_begun=False)
+        self.streams = self.streams or streams  # where some run already, these may find nobody any more
 
     def _open_streams(self, *, has_begun: bool = True) -> list[Future[list[str]]]:
         pool = ThreadPoolExecutor(NUM_CLIENTS)
@@ -74,11 +75,11 @@ def _read_stream(server: ServerProcess) -> list[str]:
 
 @pytest.fixture
 def fault(request: pytest.FixtureRequest, tiny_model: Path, tmp_path: Path, monkeypatch) -> Iterator[Fault]:
-    kind, moment = request.param
+    kind, moment, options = request.param
     monkeypatch.setenv("PYTHONPATH", str(PLANTED))
     monkeypatch.setenv("FAULT", kind)
     monkeypatch.setenv("FAULT_FILE", str(tmp_path / "now"))
-    with ServerProcess(tiny_model) as server:
+    with ServerProcess(tiny_model, *options) as server:
         fault = Fault(server, moment, tmp_path / "now")
         yield fault
         if fault.server.process.poll() is not None:
@@ -86,9 +87,9 @@ def fault(request: pytest.FixtureRequest, tiny_model: Path, tmp_path: Path, monk
     assert not is_running(fault.engine_id)
 
 
-def at_every_moment(*kinds: str, moments: tuple[str, ...] = MOMENTS):
-    cases = [(kind, moment) for kind in kinds for moment in moments]
-    return pytest.mark.parametrize("fault", cases, ids=[f"{kind}-{moment}" for kind, moment in cases], indirect=True)
+def at_every_moment(*kinds: str, moments: tuple[str, ...] = MOMENTS, options: tuple[str, ...] = ()):
+    cases = [(kind, moment, options) for kind in kinds for moment in moments]
+    return pytest.mark.parametrize("fault", cases, ids=[f"{kind}-{moment}" for kind, moment, _ in cases], indirect=True)
 
 
 def assert_all_end(fault: Fault, cause: str) -> None:
@@ -130,6 +131,18 @@ def test_a_step_gets_no_memory(fault):
 def test_a_message_is_garbled(fault):
     fault.strike()
     assert_all_end(fault, "is no message")
+
+
+@at_every_moment("exception in a step", moments=("idle",), options=("--log-format", "json"))
+def test_every_line_of_a_log_for_machines_is_an_object(fault):
+    """Those of the engine process, too: a traceback is in one of them, the cause in the last."""
+    fault.strike()
+    assert fault.server.wait() == 1
+    first = next(place for place, line in enumerate(fault.server.log) if line.startswith("ready after"))
+    lines = [json.loads(line) for line in fault.server.log[first + 1 :]]
+    [failure] = [line for line in lines if "exception" in line]
+    assert failure["logger"] == "octavo.engine" and "Traceback" in failure["exception"]
+    assert "a planted fault" in lines[-1]["message"]
 
 
 @at_every_moment("killed")

@@ -1,4 +1,4 @@
-"""Resident memory of a server and its children, over time."""
+"""Resident memory of a server, its engine and what checks grammars for that, over time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MEGABYTE = 1e6
 
 
 class ResidentMemory:
-    """Samples of a process and all its children together."""
+    """Samples of a process, its children and theirs, all together; what these fork lives too short to count."""
 
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
@@ -21,10 +21,9 @@ class ResidentMemory:
 
     def sample(self) -> float:
         """Take a sample; return it, in megabytes."""
-        ids = [self._process_id]
-        for process_id in ids:
-            ids += children_of(process_id)
-        megabytes = sum(map(rss_bytes, ids)) / MEGABYTE
+        children = children_of(self._process_id)
+        grandchildren = [process_id for child in children for process_id in children_of(child)]
+        megabytes = sum(map(rss_bytes, [self._process_id, *children, *grandchildren])) / MEGABYTE
         self._samples.append((time.monotonic() - self._started_s, megabytes))
         return megabytes
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from octavo.config import EngineConfig, ModelConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats, TokenLogprobs
+from octavo.core.snapshot import Snapshot
 from octavo.engine import wire
 from octavo.engine.memory import MemoryPlan, MemoryUse
 from tests.engine.tiny_model import EOS_ID, NUM_TOKENS, byte_id
@@ -33,7 +34,7 @@ class ScriptedCore:
         self.process_id = 0
         self._inbox: asyncio.Queue[wire.CoreMessage | None] = asyncio.Queue()
 
-    async def launch(self, config: EngineConfig) -> ScriptedCore:
+    async def launch(self, config: EngineConfig, log_format: str) -> ScriptedCore:
         self.config = config
         return self
 
@@ -49,6 +50,8 @@ class ScriptedCore:
         self.sent.append(message)
         if isinstance(message, wire.Add) and not self.is_holding:
             self.answer(message.request)
+        if isinstance(message, wire.Inspect) and not self.is_holding:
+            self.say(wire.Inspection(Snapshot((), (), "." * (self.max_model_len // 16), 16)))
 
     def answer(self, request: EngineRequest) -> None:
         for output in self.script(request):

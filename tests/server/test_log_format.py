@@ -9,8 +9,8 @@ import pytest
 
 from octavo.core.messages import StepStats
 from octavo.engine import stats_log
+from octavo.engine.log_format import JsonFormatter
 from octavo.engine.stats_log import StatsLog
-from octavo.server.log_format import JsonFormatter
 from tests.manual_clock import ManualClock
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import logging
 import socket
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,13 +13,14 @@ import typer
 from octavo.cli.options import EngineOptions
 
 if TYPE_CHECKING:
+    from octavo.config import EngineConfig
     from octavo.engine.async_engine import AsyncEngine
     from octavo.server.server_config import ServerConfig
 
 BACKLOG = 2048  # connections that wait while the server is busy
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ServeOptions(EngineOptions):
     """What `octavo serve` can be told."""
 
@@ -79,6 +81,11 @@ class ServeOptions(EngineOptions):
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
     ] = 30.0
 
+    def engine_config(self) -> EngineConfig:
+        """The part about the engine, which is known by the first of the model's names."""
+        name = next(iter(self.model_names or ()), None)
+        return dataclasses.replace(super().engine_config(), served_model_name=name)
+
     def server_config(self) -> ServerConfig:
         """The part about the server. Exits with a usage error if it is not valid."""
         from octavo.server.server_config import ServerConfig
@@ -117,19 +124,22 @@ def serve(options: ServeOptions) -> None:
 
     from octavo.engine.async_engine import AsyncEngine
     from octavo.engine.engine_status import EngineUnavailableError
+    from octavo.engine.log_format import configure_logging
     from octavo.server.http_server import CertificateError, HttpServer
-    from octavo.server.log_format import configure_logging
 
     configure_logging(server_config.log_format)
 
     async def run() -> None:
-        engine = AsyncEngine(config, metrics_prefix=options.metrics_prefix)
+        engine = AsyncEngine(config, metrics_prefix=options.metrics_prefix, log_format=options.log_format)
         await HttpServer(engine, server_config, listener).run(_print_start)
 
     try:
         uvloop.run(run())
     except (EngineUnavailableError, CertificateError) as error:
-        typer.echo(f"octavo: {error}", err=True)
+        if options.log_format == "text":
+            typer.echo(f"octavo: {error}", err=True)
+        else:
+            logging.getLogger("octavo.server").critical("%s", error)
         raise typer.Exit(1) from None
 
 

@@ -45,9 +45,10 @@ class AsyncEngine:
     call until a `restart`.
     """
 
-    def __init__(self, config: EngineConfig, *, metrics_prefix: str = "octavo:") -> None:
+    def __init__(self, config: EngineConfig, *, metrics_prefix: str = "octavo:", log_format: str = "text") -> None:
         self._config = config
         self._metrics_prefix = metrics_prefix
+        self._log_format = log_format  # of the engine process
         self._metrics: EngineMetrics | None = None  # until the model's name is known
         self._reset()
 
@@ -64,7 +65,7 @@ class AsyncEngine:
 
     async def start(self) -> None:
         """Start the engine process and return at once; `status` and `wait_until_ready` tell how it goes."""
-        self._client = await CoreClient.launch(self._config)
+        self._client = await CoreClient.launch(self._config, self._log_format)
         self._tasks = [
             asyncio.create_task(self._receive(self._client)),
             asyncio.create_task(self._watch(self._client)),

@@ -25,12 +25,13 @@ class CoreClient:
         self._writer = writer
 
     @classmethod
-    async def launch(cls, config: EngineConfig) -> CoreClient:
-        """Start the process and tell it what to build; does not wait for it."""
+    async def launch(cls, config: EngineConfig, log_format: str = "text") -> CoreClient:
+        """Start the process, which logs in one of log_format.FORMATS, and tell it what to build; does not wait."""
         ours, theirs = socket.socketpair()
         with theirs:
+            options = ["--fd", str(theirs.fileno()), "--log-format", log_format]
             process = subprocess.Popen(
-                [sys.executable, "-m", "octavo.engine.core_process", "--fd", str(theirs.fileno())],
+                [sys.executable, "-m", "octavo.engine.core_process", *options],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=STDERR,

@@ -1,6 +1,6 @@
 """The engine's own process: builds the engine, then takes requests and steps for as long as the front process lives.
 
-    python -m octavo.engine.core_process --fd N
+    python -m octavo.engine.core_process --fd N [--log-format text|json]
 
 `N` is this process's end of the socket pair it shares with the front (see wire.py); the configuration comes over it.
 """
@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from octavo.core.snapshot import take_snapshot
 from octavo.engine import wire
 from octavo.engine.build import BuiltEngine, build_engine
 from octavo.engine.grammar_queue import GrammarQueue
+from octavo.engine.log_format import FORMATS, configure_logging
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.source import CheckpointError
 
@@ -34,10 +34,12 @@ logger = logging.getLogger("octavo.engine")
 def main() -> int:
     """Serve the front process at the other end of `--fd`; return the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the front decides what it means
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s engine: %(message)s", stream=sys.stderr)
     parser = argparse.ArgumentParser(prog="octavo.engine.core_process")
     parser.add_argument("--fd", type=int, required=True, help="this process's end of the socket pair")
-    connection = socket.socket(fileno=parser.parse_args().fd)
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="how its log lines look")
+    arguments = parser.parse_args()
+    configure_logging(arguments.log_format)
+    connection = socket.socket(fileno=arguments.fd)
     return CoreProcess(wire.CoreChannel(connection)).run()
 
 
@@ -159,4 +161,6 @@ class CoreProcess:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_status = main()
+    logging.shutdown()
+    os._exit(exit_status)  # at once: after a failure, taking the model apart would only add to the log

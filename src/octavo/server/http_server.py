@@ -23,6 +23,7 @@ FLUSH_TIMEOUT_S = 5  # for responses that are complete and still on their way to
 
 
 logger = logging.getLogger("octavo.server")
+logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of whatever nonsense clients send
 
 
 class CertificateError(Exception):

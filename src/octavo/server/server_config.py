@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from octavo.server.log_format import FORMATS
+from octavo.engine.log_format import FORMATS
 from octavo.server.turn_formats import AUTO, REASONING_FORMATS, TOOL_FORMATS
 
 

@@ -35,4 +35,3 @@ def configure_logging(log_format: str, level: int = logging.INFO) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(TEXT))
     logging.basicConfig(level=level, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of whatever nonsense clients send
