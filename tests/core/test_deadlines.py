@@ -36,6 +36,17 @@ def test_each_deadline_is_met_once_in_the_order_of_time():
     assert list(deadlines.take_due(9.0)) == []
 
 
+def test_who_has_ended_is_forgotten(scheduler):
+    for number in range(500):
+        scheduler.add(replace(make_request(str(number), [1]), queue_deadline_s=5.0, deadline_s=9.0))
+        scheduler.abort(str(number))
+    assert scheduler.num_deadlines == 0
+    assert len(scheduler._deadlines._heap) <= 64
+    scheduler.add(replace(make_request("a", [1], n=2, max_tokens=50), deadline_s=9.0))
+    scheduler.abort("a", 0)
+    assert ends(scheduler.expire(9.0)) == [("a", 1, "timeout")]
+
+
 def test_a_request_that_runs_ends_at_its_deadline_and_leaves_nothing(scheduler):
     scheduler.add(replace(make_request("a", make_tokens(20), max_tokens=50), deadline_s=5.0))
     for _ in range(3):

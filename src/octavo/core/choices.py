@@ -44,12 +44,13 @@ class Choices:
         """The choices of a request that have not ended; none of an unknown one."""
         return list(self._choices_by_id.get(request_id, {}).values())
 
-    def leave(self, request: Request) -> None:
-        """Forget a choice that has ended."""
+    def leave(self, request: Request) -> bool:
+        """Forget a choice that has ended; returns whether it was the last of its request."""
         choices = self._choices_by_id[request.request_id]
         del choices[request.index]
         if not choices:
             del self._choices_by_id[request.request_id]
+        return not choices
 
     def take_siblings(self, request: Request) -> list[Request]:
         """The choices that waited for this one's prompt, once: they may be queued now."""

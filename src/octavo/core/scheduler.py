@@ -69,6 +69,11 @@ class Scheduler:
         """All requests that have not ended."""
         return iter(self._choices)
 
+    @property
+    def num_deadlines(self) -> int:
+        """Requests whose time is watched."""
+        return len(self._deadlines)
+
     def add(self, source: EngineRequest) -> None:
         """Queue a request, or refuse it: raises RequestRejected, with the numbers, if it could never be served."""
         params = source.sampling_params
@@ -252,7 +257,8 @@ class Scheduler:
             self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
         request.num_computed_tokens = 0
-        self._choices.leave(request)
+        if self._choices.leave(request):
+            self._deadlines.forget(request.request_id)
         self._queue_siblings(request)
 
     def _leave_row(self, request: Request) -> None:

@@ -61,6 +61,10 @@ class GrammarQueue:
                 error = RequestRejected("grammar_check_failed", f"structured_outputs: {error}; send the request again")
             yield request, error
 
+    def table_sizes(self) -> dict[str, int]:
+        """How many entries each table has."""
+        return {"requests that wait for a grammar": len(self._waiting), "grammars held": len(self._held)}
+
     def close(self) -> None:
         """Begin no more work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
