@@ -6,32 +6,13 @@ projections of Llama.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from octavo.backends.ops import ByteArray, StoredTensor
 from octavo.config import ModelConfig
 from octavo.weights.gguf_file import GGUFFile, GGUFTensor
-from octavo.weights.source import ROPE_FREQS, CheckpointError
-
-_HF_NAMES = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_GGUF_NAME = re.compile(r"(?:blk\.(?P<layer>\d+)\.)?(?P<part>\w+)\.(?P<kind>weight|bias)")
+from octavo.weights.gguf_names import hugging_face_name
+from octavo.weights.source import CheckpointError
 
 
 class GGUFSource:
@@ -69,15 +50,6 @@ class GGUFSource:
         if name not in self._tensors:
             raise CheckpointError(f"{self._file.path} holds no parameter {name}")
         return self._tensors[name]
-
-
-def hugging_face_name(name: str) -> str:
-    """The Hugging Face name of a GGUF tensor; a name without a counterpart stays as it is."""
-    match = _GGUF_NAME.fullmatch(name)
-    if name == ROPE_FREQS or match is None or match["part"] not in _HF_NAMES:
-        return name
-    layer = "" if match["layer"] is None else f"model.layers.{match['layer']}."
-    return f"{layer}{_HF_NAMES[match['part']]}.{match['kind']}"
 
 
 def split_halves(rows: ByteArray, num_heads: int) -> ByteArray:

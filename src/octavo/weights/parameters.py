@@ -16,7 +16,7 @@ def check_parameters(config: ModelConfig, tensors: WeightSource) -> None:
     A parameter too many matters as much as a missing one: the model would run without a part it was trained with.
     """
     unexplained = {name for name in tensors.names() if not name.endswith(".rotary_emb.inv_freq")}  # a saved buffer
-    for name, shape in _parameters(config):
+    for name, shape in parameters(config):
         if name not in tensors:
             raise CheckpointError(f"parameter {name} is missing: the checkpoint is incomplete; fetch it again")
         if tensors.shape(name) != shape:
@@ -33,8 +33,8 @@ def check_parameters(config: ModelConfig, tensors: WeightSource) -> None:
         )
 
 
-def _parameters(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every parameter."""
+def parameters(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of every parameter of the model."""
     hidden = config.hidden_size
     yield "model.embed_tokens.weight", (config.vocab_size, hidden)
     for layer in range(config.num_layers):
