@@ -16,7 +16,7 @@ SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo test clients check bench equality ledger fuzz faults mutants arm64 sanitize golden format
+.PHONY: help setup model demo test clients check bench equality ledger fuzz faults browser mutants arm64 sanitize golden format
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
@@ -66,6 +66,9 @@ fuzz: setup ## Send broken requests to a server: TRIES= of them, drawn from SEED
 
 faults: setup ## Inflict faults on every process at every moment, and see how each ends
 	FAULTS=all $(BIN)/python -m pytest tests/faults
+
+browser: setup ## See the dashboard in a headless Chromium, which must be installed, while the engine is under load
+	$(BIN)/python -m pytest -m browser -rs tests/browser
 
 mutants: setup ## Break the code on purpose and see that a test notices
 	$(BIN)/python -m tools.mutants

@@ -17,7 +17,7 @@ from octavo.server.errors import error_response
 CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that left; it is only ever logged
 MAX_REQUEST_ID_CHARS = 200
 # What machines ask every few seconds.
-PROBE_PATHS = ("/health", "/ping", "/readyz", "/livez", "/startupz", "/load", "/metrics")
+PROBE_PATHS = ("/health", "/ping", "/readyz", "/livez", "/startupz", "/load", "/metrics", "/dashboard/data")
 
 logger = logging.getLogger("octavo.access")
 

@@ -7,6 +7,7 @@ from octavo.server.chat import create_chat_completion
 from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
 from octavo.server.completion_protocol import Completion, CompletionRequest
 from octavo.server.completions import create_completion
+from octavo.server.dashboard import DashboardData, get_dashboard, get_dashboard_data
 from octavo.server.endpoint import Endpoint
 from octavo.server.errors import AnthropicErrorEnvelope
 from octavo.server.health import (
@@ -105,6 +106,8 @@ ENDPOINTS = (
     Endpoint(path="/load", handle=get_load, answer=StepStats),
     Endpoint(path="/metrics", handle=get_metrics, is_open=True),
     Endpoint(path="/version", handle=get_version, answer=Version, is_open=True),
+    Endpoint(path="/dashboard", handle=get_dashboard, is_open=True),  # which knows nothing by itself
+    Endpoint(path="/dashboard/data", handle=get_dashboard_data, answer=DashboardData),
     Endpoint(path="/openapi.json", handle=get_openapi),
     Endpoint(path="/docs", handle=get_docs),
     Endpoint(path="/", handle=get_root, is_open=True),
