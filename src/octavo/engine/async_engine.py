@@ -106,9 +106,12 @@ class AsyncEngine:
 
     async def inspect(self) -> Snapshot:
         """The requests and the KV blocks between two steps, so it may take a step. Raises EngineUnavailableError."""
-        if self.status.state is EngineState.DEAD:
-            raise EngineUnavailableError(self.status)
-        return await self._require_front().inspect()
+        return (await self._inspect()).snapshot
+
+    async def table_sizes(self) -> dict[str, int]:
+        """How many entries each table of both processes has for requests: 0, when no request is under way."""
+        inspection = await self._inspect()
+        return inspection.table_sizes | self._require_front().table_sizes()
 
     def render_metrics(self) -> bytes:
         """Counts, gauges and histograms in the text format of Prometheus; nothing while the engine is loading."""
@@ -197,6 +200,11 @@ class AsyncEngine:
             await self._client.close()
             self._client = None
 
+    async def _inspect(self) -> wire.Inspection:
+        if self.status.state is EngineState.DEAD:
+            raise EngineUnavailableError(self.status)
+        return await self._require_front().inspect()
+
     async def _receive(self, client: CoreClient) -> None:
         """Take what the engine process sends, until it is gone."""
         opening = asyncio.create_task(asyncio.to_thread(_open_tokenizer, self._config.model))
@@ -242,8 +250,8 @@ class AsyncEngine:
                 self._stats = stats
                 self._stats_log.take(stats, sum(len(output.new_token_ids) for output in outputs))
                 self._require_front().take_outputs(outputs, stats)
-            case wire.Inspection(snapshot):
-                self._require_front().take_snapshot(snapshot)
+            case wire.Inspection():
+                self._require_front().take_inspection(message)
             case wire.Rejected(request_id, code, text, param):
                 self._require_front().reject(request_id, RequestRejected(code, text, param))
             case wire.Failed(text):

@@ -110,7 +110,7 @@ class CoreProcess:
                         grammars.abort(request_id)
                         core.abort_request(request_id, index)
                     case wire.Inspect():
-                        self._channel.send(wire.Inspection(take_snapshot(core.scheduler)))
+                        self._channel.send(_inspect(core, grammars))
                     case wire.Shutdown():
                         return
                     case wire.Start():
@@ -158,6 +158,12 @@ class CoreProcess:
         except OSError:
             pass  # the front left while this was being sent
         os._exit(0)
+
+
+def _inspect(core: EngineCore, grammars: GrammarQueue) -> wire.Inspection:
+    scheduler = core.scheduler
+    sizes = {"choices": sum(1 for _ in scheduler.requests()), "deadlines": scheduler.num_deadlines}
+    return wire.Inspection(take_snapshot(scheduler), sizes | grammars.table_sizes())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from octavo.core.admission import RequestRejected
 from octavo.core.messages import RequestOutput, StepStats
 from octavo.core.sampling_params import SamplingParams
-from octavo.core.snapshot import Snapshot
 from octavo.engine import wire
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.history import History
@@ -46,7 +45,7 @@ class Front:
         self._has_sent_vocabulary = False
         self._sends_vocabulary = asyncio.Lock()
         self._stream_by_id: dict[str, GenerationStream] = {}
-        self._inspection: asyncio.Future[Snapshot] | None = None  # under way, for all who wait for one
+        self._inspection: asyncio.Future[wire.Inspection] | None = None  # under way, for all who wait for one
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -102,17 +101,26 @@ class Front:
         """The last minutes."""
         return self._metrics.history
 
-    async def inspect(self) -> Snapshot:
-        """The requests and the pool as they are between two steps; the engine makes one snapshot for all who wait."""
+    def table_sizes(self) -> dict[str, int]:
+        """How many entries each table has for requests under way."""
+        return {
+            "streams": len(self._stream_by_id),
+            "outputs": self._outputs.num_requests,
+            "request times": self._metrics.num_requests,
+            "queue limit": self.limit.num_entries,
+        }
+
+    async def inspect(self) -> wire.Inspection:
+        """The core as it is between two steps; it is inspected once for all who wait."""
         if self._inspection is None:
             self._inspection = asyncio.get_running_loop().create_future()
             self._send(wire.Inspect())
         return await asyncio.shield(self._inspection)
 
-    def take_snapshot(self, snapshot: Snapshot) -> None:
-        """Hand a snapshot to all who wait for one."""
+    def take_inspection(self, inspection: wire.Inspection) -> None:
+        """Hand it to all who wait for one."""
         if self._inspection is not None:
-            self._inspection.set_result(snapshot)
+            self._inspection.set_result(inspection)
             self._inspection = None
 
     def fail(self, request_id: str, error: Exception) -> None:

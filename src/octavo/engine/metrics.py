@@ -72,6 +72,11 @@ class EngineMetrics:
         self._stats = StepStats()
         self._times_by_id: dict[str, _RequestTimes] = {}
 
+    @property
+    def num_requests(self) -> int:
+        """Requests that are followed."""
+        return len(self._times_by_id)
+
     def begin_process(self) -> None:
         """The totals of the stats begin at 0 again, as a new engine process counts them."""
         self._stats = StepStats()

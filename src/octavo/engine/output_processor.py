@@ -29,6 +29,11 @@ class OutputProcessor:
         self._tokenizer = tokenizer
         self._request_by_id: dict[str, _RequestState] = {}
 
+    @property
+    def num_requests(self) -> int:
+        """Requests in flight."""
+        return len(self._request_by_id)
+
     def add_request(self, request: EngineRequest, prompt: str | None = None) -> None:
         """Expect the outputs of a request; `prompt` is its text, if it has one."""
         self._request_by_id[request.request_id] = _RequestState(request, prompt, self._tokenizer)

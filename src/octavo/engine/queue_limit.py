@@ -39,6 +39,11 @@ class QueueLimit:
         self._num_tokens = 0
         self._departures_s: deque[float] = deque(maxlen=NUM_DEPARTURES)
 
+    @property
+    def num_entries(self) -> int:
+        """Choices under way, and prompts that wait."""
+        return self._num_choices + len(self._num_tokens_by_id)
+
     def check(self, num_choices: int, num_prompt_tokens: int = 0) -> None:
         """Raise EngineOverloadedError if so many more may not come."""
         if self._num_choices + num_choices > self._max_num_seqs + self._max_queued_requests and self._num_choices:

@@ -97,6 +97,7 @@ class Inspection(msgspec.Struct, frozen=True, tag=True):
     """core -> front: the requests and the pool between two steps, once for each Inspect."""
 
     snapshot: Snapshot
+    table_sizes: dict[str, int] = {}  # entries of each table that has some for a request
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):

@@ -56,6 +56,11 @@ async def get_metrics(request: Request) -> Response:
     return Response(serving_of(request).engine.render_metrics(), media_type=media_type)
 
 
+async def get_tables(request: Request) -> Response:
+    """How many entries each table has for requests under way; all are 0 when there is none. For finding leaks."""
+    return Response(msgspec.json.encode(await serving_of(request).engine.table_sizes()), media_type="application/json")
+
+
 async def get_version(_: Request) -> Response:
     """The version."""
     return json_response(Version(octavo.__version__))

@@ -18,6 +18,7 @@ from octavo.server.health import (
     get_metrics,
     get_root,
     get_startupz,
+    get_tables,
     get_version,
 )
 from octavo.server.messages import count_tokens, create_message
@@ -104,6 +105,7 @@ ENDPOINTS = (
     Endpoint(path="/livez", handle=get_livez, is_open=True),
     Endpoint(path="/startupz", handle=get_startupz, is_open=True),
     Endpoint(path="/load", handle=get_load, answer=StepStats),
+    Endpoint(path="/debug/tables", handle=get_tables, answer=dict[str, int]),
     Endpoint(path="/metrics", handle=get_metrics, is_open=True),
     Endpoint(path="/version", handle=get_version, answer=Version, is_open=True),
     Endpoint(path="/dashboard", handle=get_dashboard, is_open=True),  # which knows nothing by itself
