@@ -6,9 +6,10 @@ import pytest
 
 from octavo.core.engine_core import StepResult
 from octavo.core.messages import SchedulerOutput
+from octavo.sim.batching import BatchingPolicy, ContinuousBatching, StaticBatching
 from octavo.sim.checked_engine import CheckedEngine
 from octavo.sim.engine_settings import EngineSettings
-from octavo.sim.simulator import BatchingPolicy, ContinuousBatching, PlainModel, Simulator, StaticBatching
+from octavo.sim.simulator import PlainModel, Simulator
 from tests.core.engine_requests import make_request, make_tokens
 
 FOUR_SLOTS = EngineSettings(num_blocks=64, max_num_seqs=4)

@@ -8,6 +8,7 @@ from octavo.core.block import Block, Parent
 from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.prefix_index import PrefixIndex
 from octavo.core.scheduler import Scheduler
+from octavo.sim.contiguous_kv import ContiguousKVCacheManager
 
 HASH_KEY = b"simulated"  # a fixed one, so that a seed is all it takes to see a run again
 
@@ -39,15 +40,11 @@ class EngineSettings:
     policy: str = "fcfs"
     enable_prefix_caching: bool = True
     has_weak_hash: bool = False
+    is_contiguous: bool = False  # a place for max_model_len tokens for each request, as without paging
 
     def build_scheduler(self) -> Scheduler:
         """The real scheduler over a pool of this size."""
-        kv = KVCacheManager(
-            self.num_blocks,
-            block_size=self.block_size,
-            enable_prefix_caching=self.enable_prefix_caching,
-            hash_key=HASH_KEY,
-        )
+        kv = self._build_kv()
         if self.has_weak_hash:
             kv.index = kv.pool.index = WeakPrefixIndex(HASH_KEY)
         return Scheduler(
@@ -56,4 +53,16 @@ class EngineSettings:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             policy=self.policy,
+        )
+
+    def _build_kv(self) -> KVCacheManager:
+        if self.is_contiguous:
+            return ContiguousKVCacheManager(
+                self.num_blocks, block_size=self.block_size, max_model_len=self.max_model_len, hash_key=HASH_KEY
+            )
+        return KVCacheManager(
+            self.num_blocks,
+            block_size=self.block_size,
+            enable_prefix_caching=self.enable_prefix_caching,
+            hash_key=HASH_KEY,
         )
