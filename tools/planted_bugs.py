@@ -255,7 +255,7 @@ SCHEDULER = [
     ),
     PlantedBug(
         "scheduler.py",
-        "len(row.draft_token_ids) + 1 - len(sampled.token_ids)",
+        "num_drafts + 1 - len(sampled.token_ids)",
         "0",
         "rejected drafts are not subtracted",
     ),
@@ -315,7 +315,7 @@ SCHEDULER = [
         "siblings wait for ever for an aborted leader",
     ),
     PlantedBug(
-        "scheduler.py", "self.kv.publish(request)\n        num_drafts", "num_drafts", "decoded blocks are never cached"
+        "scheduler.py", "self.kv.publish(request)\n        num_left", "num_left", "decoded blocks are never cached"
     ),
     PlantedBug("scheduler.py", "self.kv.free(request)", "pass", "blocks are not released"),
     PlantedBug("scheduler.py", "source.priority if self.has_priorities else 0", "0", "priorities are ignored"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 BLOCK_SIZE = 16  # tokens a KV block holds
 COUNTS = (
@@ -15,6 +17,7 @@ COUNTS = (
     "num_threads",
 )
 QUEUE_DEPTH = 4  # times what can run may wait, unless the user says otherwise
+MAX_SPECULATIVE_TOKENS = 64
 SCORED_PIECE_TOKENS = 32  # of a prompt whose log-probabilities are wanted, run at once: each has a row of logits
 
 
@@ -62,6 +65,53 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """How tokens are guessed ahead, to be verified several at a time. The names are vLLM's."""
+
+    method: str  # "ngram": what followed the last tokens when they stood in the text before; "draft_model"
+    num_speculative_tokens: int  # guesses at a time, at most: how many are made depends on what they bring
+    model: str | None = None  # of "draft_model": a path or a repository name, as for EngineConfig.model
+    prompt_lookup_max: int = 4  # tokens that are looked up, as many as possible
+    prompt_lookup_min: int = 2
+
+    def __post_init__(self) -> None:
+        if self.method not in ("ngram", "draft_model"):
+            raise ValueError(f"speculative_config: method is {self.method!r}; choose 'ngram' or 'draft_model'")
+        if (self.model is None) == (self.method == "draft_model"):
+            raise ValueError(
+                f"speculative_config: method is {self.method!r} and model {self.model!r}; 'draft_model' needs a model "
+                "and 'ngram' takes none"
+            )
+        if not 1 <= self.num_speculative_tokens <= MAX_SPECULATIVE_TOKENS:
+            raise ValueError(
+                f"speculative_config: num_speculative_tokens is {self.num_speculative_tokens}; it must be from 1 to "
+                f"{MAX_SPECULATIVE_TOKENS}"
+            )
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            raise ValueError(
+                f"speculative_config: prompt_lookup_min is {self.prompt_lookup_min} and prompt_lookup_max "
+                f"{self.prompt_lookup_max}; they must be at least 1, and the first not above the second"
+            )
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> SpeculativeConfig:
+        """From JSON's names and values; a method need not be named where a model is. Raises ValueError."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(values.keys() - set(known))
+        if unknown:
+            raise ValueError(f"speculative_config does not know {', '.join(unknown)}; it knows {', '.join(known)}")
+        for name, value in values.items():
+            is_text = name in ("method", "model")
+            if not isinstance(value, str if is_text else int) or isinstance(value, bool):
+                raise ValueError(
+                    f"speculative_config: {name} is {value!r}; it must be {'text' if is_text else 'an integer'}"
+                )
+        if "num_speculative_tokens" not in values:
+            raise ValueError("speculative_config lacks num_speculative_tokens, the number of guesses at a time")
+        return cls(**({"method": "draft_model" if "model" in values else "ngram"} | dict(values)))
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Everything an engine can be told. `None` means "decide for me"; `resolve()` decides, into a new object.
 
@@ -87,6 +137,7 @@ class EngineConfig:
     max_logprobs: int = 20  # most log-probabilities a request may ask for at each token; -1: the whole vocabulary
     generation_config: str = "auto"  # where sampling defaults come from: "auto": the checkpoint; "vllm": SamplingParams
     num_threads: int | None = None  # kernel threads; default: the CPUs this process may use
+    speculative_config: SpeculativeConfig | None = None  # how to guess tokens ahead; None: not at all
     seed: int | None = None  # where requests without a seed get theirs from; None: fresh randomness
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from itertools import islice
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from octavo.config import EngineConfig
+from octavo.config import EngineConfig, SpeculativeConfig
 from octavo.core.messages import EngineRequest
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
 from octavo.engine.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
@@ -37,7 +37,7 @@ class LLM:
     """Generates text offline. One thread may use it at a time."""
 
     def __init__(self, model: str, *, seed: int | None = 0, **options: Any) -> None:
-        """Load `model`. The options are the fields of EngineConfig, under their names.
+        """Load `model`. The options are the fields of EngineConfig, under their names; its parts may be dicts.
 
         Unlike a server's, requests without a seed repeat from run to run, unless `seed` is None. Raises TypeError for
         an unknown option, ValueError for one out of range and CheckpointError for a model that cannot be opened.
@@ -46,6 +46,8 @@ class LLM:
         unknown = sorted(options.keys() - known)
         if unknown:
             raise TypeError(f"LLM does not know {', '.join(unknown)}; it knows {', '.join(sorted(known))}")
+        if isinstance(options.get("speculative_config"), Mapping):
+            options["speculative_config"] = SpeculativeConfig.of(options["speculative_config"])
         config = EngineConfig(model=model, seed=seed, **options)
         checkpoint = open_checkpoint(config.model)
         with ThreadPoolExecutor(max_workers=1) as executor:  # the kernels that load weights let other threads run

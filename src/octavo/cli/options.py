@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -51,6 +52,13 @@ class EngineOptions:
     kv_cache_dtype: Annotated[
         str, typer.Option(help="What K and V are stored as: float32, bfloat16, int8, or auto: as the weights need.")
     ] = "auto"
+    speculative_config: Annotated[
+        str | None,
+        typer.Option(
+            help="JSON: how to guess tokens ahead. "
+            '{"method": "ngram", "num_speculative_tokens": 8} or {"model": MODEL, "num_speculative_tokens": 4}.'
+        ),
+    ] = None
     num_threads: Annotated[
         int | None, typer.Option(help="Kernel threads; by default the CPUs this process may use.")
     ] = None
@@ -66,11 +74,13 @@ class EngineOptions:
 
     def engine_config(self) -> EngineConfig:
         """The configuration that these options ask for. Exits with a usage error if it is not valid."""
-        from octavo.config import EngineConfig
+        from octavo.config import EngineConfig, SpeculativeConfig
 
         names = {field.name for field in dataclasses.fields(EngineConfig)}
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name in names}
         try:
+            if self.speculative_config is not None:
+                values["speculative_config"] = SpeculativeConfig.of(_json_object(self.speculative_config))
             return EngineConfig(**values)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
@@ -106,6 +116,16 @@ class SamplingOptions(EngineOptions):
             return SamplingParams(**chosen | {"max_tokens": self.max_tokens}, output_kind=RequestOutputKind.DELTA)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"speculative_config is {text!r}, which is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"speculative_config is {text}; it must be a JSON object")
+    return value
 
 
 def command(options_type: type[Options], run: Callable[[Options], None]) -> Callable[..., None]:

@@ -212,15 +212,18 @@ class Scheduler:
             self._finish(request)
             return _last_output(request, "error", sampled.error)
         num_before = request.num_tokens
-        request.num_computed_tokens -= len(row.draft_token_ids) + 1 - len(sampled.token_ids)  # rejected drafts
+        num_drafts = len(row.draft_token_ids)
+        if num_drafts:
+            self.totals.count_drafts(num_drafts, len(sampled.token_ids) - 1)
+        request.num_computed_tokens -= num_drafts + 1 - len(sampled.token_ids)  # rejected drafts
         end = None
         for token_id in sampled.token_ids:
             end = request.append_token(token_id)
             if end is not None:
                 break
         self.kv.publish(request)
-        num_drafts = max(0, request.max_total_tokens - request.num_tokens - 1)
-        request.draft_token_ids = sampled.draft_token_ids[:num_drafts]
+        num_left = max(0, request.max_total_tokens - request.num_tokens - 1)  # the last token is never a draft
+        request.draft_token_ids = sampled.draft_token_ids[:num_left]
         num_new = request.num_tokens - num_before
         self.waiting.charge(request, num_output_tokens=num_new)
         finish_reason, stop_reason = end or (None, None)

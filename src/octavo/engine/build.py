@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from octavo.backends.ops import Backend, Model
 from octavo.backends.reference.backend import ReferenceBackend
-from octavo.config import BLOCK_SIZE, EngineConfig
+from octavo.config import BLOCK_SIZE, EngineConfig, SpeculativeConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.engine_core import EngineCore
 from octavo.core.kv_cache_manager import KVCacheManager
@@ -20,9 +20,12 @@ from octavo.engine import host
 from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
+from octavo.spec_decode.draft_budget import DraftBudget
+from octavo.spec_decode.prompt_lookup import PromptLookup
 from octavo.structured.compiler import GrammarCompiler
 from octavo.weights.checkpoint import Checkpoint
 from octavo.weights.sampling_defaults import SamplingDefaults
+from octavo.worker.drafter import Drafter
 from octavo.worker.kv_cache import kv_shape
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.request_table import RequestTable
@@ -71,7 +74,8 @@ def build_engine(
     enter("preparing the model")
     grammars = GrammarCompiler()
     table = RequestTable(grammars, max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
-    runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size)
+    drafter = _make_drafter(config.speculative_config, table)
+    runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size, drafter=drafter)
     scheduler = _make_scheduler(config, memory)
     step_budget = StepBudget(config.target_itl_ms / 1000) if config.target_itl_ms else None
     core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic, step_budget)
@@ -114,6 +118,16 @@ def _kv_cache_dtype(config: EngineConfig, backend: Backend) -> str:
     if config.kv_cache_dtype != "auto":
         return config.kv_cache_dtype
     return "float32" if backend.weight_bytes_by_kind.keys() == {"float32"} else "bfloat16"
+
+
+def _make_drafter(config: SpeculativeConfig | None, table: RequestTable) -> Drafter | None:
+    if config is None:
+        return None
+    if config.method != "ngram":
+        raise ValueError(f"speculative_config: method {config.method!r} cannot be built; choose 'ngram'")
+    proposer = PromptLookup(table, min_length=config.prompt_lookup_min, max_length=config.prompt_lookup_max)
+    budget = DraftBudget(config.num_speculative_tokens, proposer.pass_s)
+    return Drafter(proposer, budget, table, max_drafts=config.num_speculative_tokens)
 
 
 def _make_scheduler(config: EngineConfig, memory: MemoryPlan) -> Scheduler:

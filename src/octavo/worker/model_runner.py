@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Array, KVCache, SampledBatch, Step
 from octavo.core.messages import CONSTRAINTS_FAILED, ModelRunnerOutput, SampledRow, ScheduledRow, SchedulerOutput
+from octavo.worker.drafter import Drafter
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch, sampled_places
 from octavo.worker.logit_rules import LogitRules
 from octavo.worker.prompt_scorer import PromptScorer
@@ -25,11 +27,14 @@ ERROR_BY_TOKEN_ID = {
 class ModelRunner:
     """Runs steps over one KV cache and keeps the rows' tokens between them."""
 
-    def __init__(self, step: Step, kv: KVCache, table: RequestTable, *, vocab_size: int) -> None:
+    def __init__(
+        self, step: Step, kv: KVCache, table: RequestTable, *, vocab_size: int, drafter: Drafter | None = None
+    ) -> None:
         self._step = step
         self._kv = kv
         self._table = table
         self._vocab_size = vocab_size  # ids the tokenizer knows; logits may be wider by padding
+        self._drafter = drafter
         self._scorer = PromptScorer(step, table, vocab_size=vocab_size)
 
     def run(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
@@ -39,15 +44,23 @@ class ModelRunner:
         """
         self._table.apply(scheduled)
         self._kv.copy_blocks(scheduled.block_copies)
+        if self._drafter is not None:
+            self._drafter.apply(scheduled)
         entries = self._scorer.run(scheduled)
-        if not entries:
-            return ModelRunnerOutput(scheduled.step_id, ())
+        sampled = self._run(entries) if entries else ()
+        return ModelRunnerOutput(scheduled.step_id, self._scorer.report(sampled))
+
+    def _run(self, entries: Sequence[ScheduledRow]) -> tuple[SampledRow, ...]:
+        started_s = time.perf_counter()
         logits = self._step.run(build_step_batch(entries, self._table))
-        entries = [entry for entry in entries if entry.is_sampled]
-        if not entries:
-            return ModelRunnerOutput(scheduled.step_id, ())
-        sampled_rows = self._scorer.report(self._sample(logits, entries))
-        return ModelRunnerOutput(scheduled.step_id, sampled_rows)
+        sampled_entries = [entry for entry in entries if entry.is_sampled]
+        if not sampled_entries:
+            return ()
+        sampled = self._sample(logits, sampled_entries)
+        if self._drafter is None:
+            return sampled
+        self._drafter.observe(entries, sampled, time.perf_counter() - started_s)
+        return self._drafter.propose(sampled)
 
     def _sample(self, logits: Array, entries: Sequence[ScheduledRow]) -> tuple[SampledRow, ...]:
         """Choose the next token of each row, and those after its drafts as far as these are right."""

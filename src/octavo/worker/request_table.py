@@ -29,6 +29,7 @@ class RequestTable:
         self.block_table: Int32Array = np.zeros((max_num_seqs, max_num_blocks), np.int32)
         self.num_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)  # prompt and output
         self.num_prompt_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)
+        self.max_num_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)  # that the request may come to
         self.min_tokens: Int32Array = np.zeros(max_num_seqs, np.int32)
         self.stop_token_ids: list[tuple[int, ...]] = [()] * max_num_seqs
         self.temperature: Float32Array = np.zeros(max_num_seqs, np.float32)
@@ -78,6 +79,8 @@ class RequestTable:
         self.token_ids[row, :num_tokens] = new_row.token_ids
         self.num_tokens[row] = num_tokens
         self.num_prompt_tokens[row] = new_row.num_prompt_tokens
+        max_tokens = self.token_ids.shape[1] if params.max_tokens is None else params.max_tokens
+        self.max_num_tokens[row] = min(new_row.num_prompt_tokens + max_tokens, self.token_ids.shape[1])
         self.min_tokens[row] = params.min_tokens
         self.stop_token_ids[row] = new_row.stop_token_ids
         self.temperature[row] = params.temperature
