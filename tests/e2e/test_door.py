@@ -135,6 +135,20 @@ def test_a39_what_is_no_http_is_refused(server):
     assert server.client.get("/health").status_code == 200
 
 
+def test_headers_have_a_limit(server):
+    large = b"x" * 80_000
+    for request in (
+        b"GET /health HTTP/1.1\r\nhost: a\r\nx: " + large + b"\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: a\r\n"
+        + b"".join(b"x%d: %s\r\n" % (i, b"y" * 900) for i in range(90))
+        + b"\r\n",
+        b"GET /" + large + b" HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: a\r\nx: " + large,  # and no end
+    ):
+        assert ask_raw(server, request) == 431
+    assert ask_raw(server, b"GET /health HTTP/1.1\r\nhost: a\r\nx: " + large[:60_000] + b"\r\n\r\n") == 200
+
+
 def listening_ports(process_id: int) -> set[int]:
     """The TCP ports that this process listens on, from the kernel."""
     inodes = set()

@@ -15,6 +15,7 @@ import uvicorn
 from octavo.engine.async_engine import AsyncEngine
 from octavo.engine.engine_status import EngineState, EngineUnavailableError
 from octavo.server.app import create_app
+from octavo.server.http_protocol import BoundedHttp
 from octavo.server.server_config import ServerConfig
 
 TICK_S = 1.0
@@ -44,7 +45,7 @@ class HttpServer:
         self._num_restarts_left = int(config.restarts)
         settings = uvicorn.Config(
             create_app(engine, config),
-            http="httptools",
+            http=BoundedHttp,
             ws="none",
             lifespan="off",
             log_config=None,

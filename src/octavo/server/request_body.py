@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ from octavo.server.serving import serving_of
 # What becomes millions of Python objects holds up everybody for seconds. It is refused by its punctuation: there is no
 # context that could take a text with as many of these characters.
 MAX_COUNT_BY_CHARACTERS = {b"[{:": 200_000, b",": 2_000_000}
+
+BODY_TIMEOUT_S = 20.0  # for a body to arrive, and as much more as it takes at this rate:
+MIN_BODY_BYTES_PER_S = 10_000
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -60,9 +64,16 @@ async def _read_bytes(request: Request) -> bytes:
     if announced.isdigit():
         _check_length(int(announced), max_bytes)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        _check_length(len(body), max_bytes)
+    started_s = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S) as patience:
+            async for chunk in request.stream():
+                body += chunk
+                _check_length(len(body), max_bytes)
+                patience.reschedule(started_s + BODY_TIMEOUT_S + len(body) / MIN_BODY_BYTES_PER_S)
+    except TimeoutError:
+        message = f"{len(body)} bytes of the body have come, and no more for long; send it in one go"
+        raise ApiError(408, "request_timeout", message) from None
     return bytes(body) if encoding == "identity" else _decompress(body, max_bytes)
 
 
