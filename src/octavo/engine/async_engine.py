@@ -89,6 +89,14 @@ class AsyncEngine:
         """Raise EngineUnavailableError, which says why, unless requests are welcome."""
         self._life.check_ready()
 
+    def check_not_overloaded(self, num_choices: int) -> None:
+        """Raise EngineOverloadedError if so many more may not come; what is costly comes after this.
+
+        Raises EngineUnavailableError.
+        """
+        self.check_ready()
+        self._require_front().check_not_overloaded(num_choices)
+
     @property
     def status(self) -> EngineStatus:
         """How the engine is."""
@@ -147,9 +155,8 @@ class AsyncEngine:
         Raises ParameterError and RequestRejected for what cannot be served, and EngineUnavailableError.
         """
         arrival_s = time.monotonic()
-        self.check_ready()
+        self.check_not_overloaded(len(prompts) * params.n)
         front = self._require_front()
-        front.check_not_overloaded(len(prompts) * params.n)
         with front.limit.reserve(len(prompts) * params.n):
             tokenized = await front.texts.tokenize(prompts, truncates=params.truncate_prompt_tokens is not None)
             if params.structured_outputs is not None:

@@ -140,8 +140,10 @@ async def render_turn(serving: Serving, request: TurnRequest) -> PromptDict:
 async def open_turn(serving: Serving, request: TurnRequest) -> Turn:
     """Render the conversation and queue it. What cannot be served is refused here, before anything is answered.
 
-    Raises ApiError, ChatTemplateError, ParameterError, RequestRejected and EngineUnavailableError.
+    Raises ApiError, ChatTemplateError, ParameterError, RequestRejected, EngineOverloadedError and
+    EngineUnavailableError.
     """
+    serving.engine.check_not_overloaded(request.params.n)
     style = serving.turn_style
     tools = request.tool_choice.select(request.tools)
     prompt = await render_turn(serving, request)
