@@ -4,8 +4,10 @@
 #   xllamacpp     llama.cpp, prebuilt
 #   openvino      OpenVINO GenAI, and NNCF to make int8 weights
 #   transformers  transformers and torch
+# and, only where they are named, one for each load tester that octavo bench is compared with:
+#   aiperf, guidellm
 #
-#     benchmarks/peers/setup.sh [NAME ...]      # all of them by default; what is there already is kept
+#     benchmarks/peers/setup.sh [NAME ...]      # all engines by default; what is there already is kept
 #
 # Versions are pinned, so that a figure can be measured again. Builds one file at a time: raise JOBS if nobody minds.
 set -euo pipefail
@@ -46,6 +48,8 @@ for peer in "$@"; do
         xllamacpp) make_environment xllamacpp xllamacpp==2026.10.11549 ;;
         openvino) make_environment openvino openvino-genai==2026.4.1.0 nncf==3.4.0 ;;
         transformers) make_environment transformers torch==2.13.0 transformers==5.24.0 gguf==0.19.0 accelerate ;;
-        *) echo "setup.sh does not know $peer; it knows llama_cpp, xllamacpp, openvino and transformers" >&2; exit 1 ;;
+        aiperf) make_environment aiperf aiperf==0.13.0 ;;
+        guidellm) make_environment guidellm guidellm==0.8.1 torch==2.13.0 ;;
+        *) echo "setup.sh does not know $peer; it knows llama_cpp, xllamacpp, openvino, transformers, aiperf and guidellm" >&2; exit 1 ;;
     esac
 done
