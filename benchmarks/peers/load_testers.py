@@ -4,7 +4,8 @@
 
 All three send the same prompts to `octavo serve`, in a closed loop, and ask for as many tokens each. The server has
 half of the CPUs to itself and caches no prefixes: no tester disturbs what it measures, and none profits from another.
-`setup.sh aiperf guidellm` makes the testers' environments. Neither needs the model's tokenizer: the server counts.
+No two runs are equally fast, so each tester's latencies are compared with what the server itself told of that very run
+at /metrics. `setup.sh aiperf guidellm` makes the testers' environments.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,6 +55,24 @@ class Figures(NamedTuple):
     itl_ms: float  # of a request: from its first token to its last, by the tokens after the first
 
 
+class Run(NamedTuple):
+    """One run of one tester, and what the server told of it."""
+
+    told: Figures
+    server_ttft_ms: float
+    server_itl_ms: float
+
+    @property
+    def ttft_ratio(self) -> float:
+        """The tester's time to first token over the server's."""
+        return self.told.ttft_ms / self.server_ttft_ms
+
+    @property
+    def itl_ratio(self) -> float:
+        """The tester's inter-token latency over the server's."""
+        return self.told.itl_ms / self.server_itl_ms
+
+
 class Job(NamedTuple):
     """What to measure."""
 
@@ -80,17 +101,18 @@ def main() -> None:
     cpus = sorted(os.sched_getaffinity(0))
     server_cpus, tester_cpus = cpus[: max(1, len(cpus) // 2)], cpus[len(cpus) // 2 :]
     port, machine = free_port(), record.machine()
-    figures_by_tester: dict[str, list[Figures]] = {name: [] for name in arguments.testers}
+    runs_by_tester: dict[str, list[Run]] = {name: [] for name in arguments.testers}
     with running(serve_command(arguments, port, server_cpus), port), tempfile.TemporaryDirectory() as folder:
         os.sched_setaffinity(0, tester_cpus)
         job = prepare(port, arguments, Path(folder))
         for _ in range(arguments.rounds):
             for name in arguments.testers:
-                figures = TESTERS[name](job)
-                figures_by_tester[name].append(figures)
+                run = watch(job, TESTERS[name])
+                runs_by_tester[name].append(run)
                 about = {"tester": name, "model": arguments.model.name, "commit": record.commit()}
-                print(json.dumps(about | figures._asdict() | machine), flush=True)
-    print(table(figures_by_tester))
+                server = {"server_ttft_ms": run.server_ttft_ms, "server_itl_ms": run.server_itl_ms}
+                print(json.dumps(about | run.told._asdict() | server | machine), flush=True)
+    print(table(runs_by_tester))
 
 
 def serve_command(arguments: argparse.Namespace, port: int, cpus: Sequence[int]) -> list[str]:
@@ -113,6 +135,29 @@ def prepare(port: int, arguments: argparse.Namespace, folder: Path) -> Job:
     (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG))
     return Job(base_url, target, requests, arguments.concurrency, folder)
+
+
+def watch(job: Job, tester: Callable[[Job], Figures]) -> Run:
+    """Run a tester between two looks at the server's metrics."""
+    before = server_totals(job.base_url)
+    told = tester(job)
+    num_requests, ttft_s, num_timed, tpot_s = (
+        after - then for after, then in zip(server_totals(job.base_url), before, strict=True)
+    )
+    return Run(told, 1000 * ttft_s / num_requests, 1000 * tpot_s / num_timed)
+
+
+def server_totals(base_url: str) -> list[float]:
+    """Requests that got a first token and their times to it, in seconds; then the same of mean times between tokens."""
+    with urllib.request.urlopen(f"{base_url}/metrics") as response:
+        text = response.read().decode()
+    totals = []
+    for name in ("time_to_first_token_seconds", "request_time_per_output_token_seconds"):
+        for part in ("count", "sum"):
+            found = re.search(rf"^octavo:{name}_{part}{{.*}} (\S+)$", text, re.MULTILINE)
+            assert found, f"/metrics has no {name}"
+            totals.append(float(found[1]))
+    return totals
 
 
 def run_octavo(job: Job) -> Figures:
@@ -174,19 +219,17 @@ def call(command: list[str]) -> None:
         sys.exit(f"{command[0]} ended with {finished.returncode}:\n{finished.stdout}\n{finished.stderr}")
 
 
-def table(figures_by_tester: dict[str, list[Figures]]) -> str:
-    """A line a tester: the median of each figure, and in brackets of its ratio to the first tester's in its round."""
-    first, *_ = figures_by_tester.values()
-    lines = ["| | output tokens/s | TTFT, ms | ITL, ms |", "| --- | --- | --- | --- |"]
-    for name, rounds in figures_by_tester.items():
-        cells = []
-        for place in range(len(Figures._fields)):
-            value = statistics.median(figures[place] for figures in rounds)
-            ratio = statistics.median(
-                figures[place] / other[place] for figures, other in zip(rounds, first, strict=True)
-            )
-            cells.append(f"{value:.1f} ({ratio:.3f})")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+def table(runs_by_tester: dict[str, list[Run]]) -> str:
+    """A line a tester: medians over its runs."""
+    lines = [
+        "| | output tokens/s | TTFT, ms | ITL, ms | TTFT over the server's | ITL over the server's |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, runs in runs_by_tester.items():
+        figures = [f"{statistics.median(values):.1f}" for values in zip(*(run.told for run in runs), strict=True)]
+        ratios = [[run.ttft_ratio for run in runs], [run.itl_ratio for run in runs]]
+        cells = [name, *figures, *(f"{statistics.median(values):.3f}" for values in ratios)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
