@@ -8,7 +8,7 @@ from typing import Any
 
 from octavo.bench.benchmark import Settings
 from octavo.bench.report import Report
-from octavo.bench.workload import RandomWorkload
+from octavo.bench.workload import RandomWorkload, Workload
 
 VARIED = ("concurrency", "rate")
 
@@ -25,8 +25,26 @@ class SweepPoint:
         return {"value": self.value, "report": self.report.to_json()}
 
 
-def at_load(varied: str, value: float, workload: RandomWorkload, settings: Settings) -> tuple[RandomWorkload, Settings]:
-    """The workload and the settings of one point. Its prompts are its own, so that no cache knows them."""
+def parse_loads(varied: str, text: str) -> list[float]:
+    """The loads of a sweep, from a text like 1,2,4,8. Raises ValueError unless they are positive and grow."""
+    if varied not in VARIED:
+        raise ValueError(f"vary is {varied!r}; it must be one of {', '.join(VARIED)}")
+    try:
+        loads = [float(value) for value in text.split(",")]
+    except ValueError:
+        loads = []
+    if not loads or not all(load > 0 for load in loads) or loads != sorted(set(loads)):
+        raise ValueError(f"the values are {text!r}; write positive numbers in growing order, like 1,2,4,8")
+    return loads
+
+
+def at_load(varied: str, value: float, workload: Workload, settings: Settings) -> tuple[RandomWorkload, Settings]:
+    """The workload and the settings of one point. Its prompts are its own, so that no cache knows them.
+
+    Raises ValueError for a trace.
+    """
+    if not isinstance(workload, RandomWorkload):
+        raise ValueError("a trace has its own times, which a sweep would change; leave --trace out")
     workload = replace(workload, seed=workload.seed + round(1000 * value))
     if varied == "rate":
         return replace(workload, request_rate=value), settings

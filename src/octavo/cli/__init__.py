@@ -13,6 +13,7 @@ from octavo.cli.options import command
 from octavo.cli.plan import PlanOptions, plan
 from octavo.cli.run_batch import RunBatchOptions, run_batch
 from octavo.cli.serve import ServeOptions, serve
+from octavo.cli.simulate import SimulateOptions, simulate
 from octavo.cli.sweep import SweepOptions, sweep
 
 
@@ -29,6 +30,7 @@ def main() -> None:
     app.command("chat")(command(ChatOptions, chat))
     app.command("run-batch")(command(RunBatchOptions, run_batch))
     app.command("plan")(command(PlanOptions, plan))
+    app.command("simulate")(command(SimulateOptions, simulate))
     app.command("doctor")(doctor)
     measuring = typer.Typer(help="Measure a server: what it carries, and what that costs.", no_args_is_help=True)
     measuring.command("serve")(command(BenchOptions, bench))

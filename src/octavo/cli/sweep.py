@@ -24,20 +24,6 @@ class SweepOptions(BenchOptions):
     values: Annotated[str, typer.Option(help="The loads, in growing order.")] = "1,2,4,8,16,32,64"
     output_dir: Annotated[Path, typer.Option(help="Where the page, the charts and the figures go.")] = Path("sweep")
 
-    def loads(self) -> list[float]:
-        """The values. Raises ValueError unless they are positive and grow."""
-        from octavo.bench.sweep import VARIED
-
-        if self.vary not in VARIED:
-            raise ValueError(f"vary is {self.vary!r}; it must be one of {', '.join(VARIED)}")
-        try:
-            loads = [float(value) for value in self.values.split(",")]
-        except ValueError:
-            loads = []
-        if not loads or not all(load > 0 for load in loads) or loads != sorted(set(loads)):
-            raise ValueError(f"the values are {self.values!r}; write positive numbers in growing order, like 1,2,4,8")
-        return loads
-
 
 def sweep(options: SweepOptions) -> None:
     """Measure a running server at growing load; write a page with the curves, and name their knee."""
@@ -66,13 +52,10 @@ def sweep(options: SweepOptions) -> None:
 async def _measure(options: SweepOptions) -> tuple[dict[str, Any], list[SweepPoint]]:
     from octavo.bench.benchmark import find_target, measure
     from octavo.bench.report import parse_objective, summarize
-    from octavo.bench.sweep import SweepPoint, at_load
-    from octavo.bench.workload import RandomWorkload
+    from octavo.bench.sweep import SweepPoint, at_load, parse_loads
 
-    loads, objective_ms = options.loads(), parse_objective(options.goodput or [])
+    loads, objective_ms = parse_loads(options.vary, options.values), parse_objective(options.goodput or [])
     workload = options.workload()
-    if not isinstance(workload, RandomWorkload):
-        raise ValueError("a trace has its own times, which a sweep would change; leave --trace out")
     target = await find_target(options.server(), options.settings())
     points = []
     for load in loads:

@@ -22,6 +22,7 @@ class RequestTimes:
     finished_s: float | None = None  # its last choice
     row: int = -1
     num_unfinished: int = 1  # choices
+    num_cached_tokens: int = 0  # of its prompt
 
     @property
     def first_token_s(self) -> float | None:
@@ -123,6 +124,7 @@ class Replay:
         self.report.token_ids.setdefault((output.request_id, output.index), []).extend(output.new_token_ids)
         times = self.report.times_by_id[output.request_id]
         times.scheduled_s = output.scheduled_s
+        times.num_cached_tokens = output.num_cached_tokens
         if output.new_token_ids:
             times.token_s.append(now_s)
         if output.finish_reason is not None:
