@@ -94,6 +94,7 @@ golden: ## Write the golden files anew, with torch and transformers in an enviro
 	$(GOLDEN)/bin/python -m tools.make_golden
 	$(GOLDEN)/bin/python -m tools.make_golden_tokens
 	$(GOLDEN)/bin/python -m tools.make_golden_chats
+	$(GOLDEN)/bin/python -m tools.make_golden_quantized
 
 format: setup ## Format the sources
 	$(BIN)/ruff check --fix $(SOURCES)

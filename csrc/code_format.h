@@ -4,7 +4,7 @@
 //
 //   weight = scale * (byte or nibble + kRange.smallest) + minimum
 //
-// with a scale of each group and output, and a minimum where kRange.has_minimum.
+// with a scale and, as kRange.minimum says, a minimum of each output and of one or several groups.
 
 #pragma once
 
@@ -17,9 +17,10 @@
 namespace octavo {
 
 // One byte a code.
+template <Minimum MINIMUM>
 struct ByteCodes {
     using Dot = WideDot;
-    static constexpr CodeRange kRange{-128, 127, false};
+    static constexpr CodeRange kRange{-128, 127, MINIMUM};
     static constexpr int64_t kGroupBytes = kPanel * kGroupSize;
 
     // The codes of k = 4 i ... 4 i + 3 for the outputs of vector c of the panel.
@@ -33,10 +34,11 @@ struct ByteCodes {
 };
 
 // Two codes a byte: of each eight k the first four in the low half, the last four in the high half.
-template <bool HAS_MINIMUM>
+template <Minimum MINIMUM>
 struct NibbleCodes {
     using Dot = NarrowDot;
-    static constexpr CodeRange kRange = HAS_MINIMUM ? CodeRange{0, 15, true} : CodeRange{-8, 7, false};
+    static constexpr CodeRange kRange =
+        MINIMUM == Minimum::kNone ? CodeRange{-8, 7, MINIMUM} : CodeRange{0, 15, MINIMUM};
     static constexpr int64_t kGroupBytes = kPanel * kGroupSize / 2;
 
     static CodeVec load(const uint8_t* group, int i, int c) {

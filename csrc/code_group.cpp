@@ -20,7 +20,7 @@ float scale_of(float x, int by) {
 CodeGroup quantize_weights(const float* weights, int count, const CodeRange& range) {
     const auto [smallest, largest] = std::minmax_element(weights, weights + count);
     CodeGroup group{};
-    if (range.has_minimum) {
+    if (range.has_minimum()) {
         group.minimum = float_of_half(half_of_float(*smallest));
         group.scale = scale_of(*largest - group.minimum, range.largest);
     } else {

@@ -114,8 +114,10 @@ void decode_q6_k(const uint8_t* block, float* out) {
     }
 }
 
+void decode_byte(const uint8_t* block, float* out) { *out = static_cast<int8_t>(*block); }
+
 // A format whose blocks decode to floats.
-template <int SIZE, int BYTES, void DECODE(const uint8_t* block, float* out)>
+template <int SIZE, int BYTES, void DECODE(const uint8_t* block, float* out), int SMALLEST = 0, int LARGEST = 0>
 QuantFormat float_format() {
     return {SIZE,
             BYTES,
@@ -123,11 +125,11 @@ QuantFormat float_format() {
                 for (int64_t i = 0; i < num_blocks; ++i) DECODE(blocks + i * BYTES, out + i * SIZE);
             },
             nullptr,
-            {}};
+            {SMALLEST, LARGEST, Minimum::kNone}};
 }
 
 // A format whose blocks decode to codes from SMALLEST on, of BITS bits.
-template <int SIZE, int BYTES, int BITS, int SMALLEST, bool HAS_MINIMUM, void DECODE(const uint8_t*, CodeGroup*)>
+template <int SIZE, int BYTES, int BITS, int SMALLEST, Minimum MINIMUM, void DECODE(const uint8_t*, CodeGroup*)>
 QuantFormat code_format() {
     constexpr int GROUPS = SIZE / kGroupSize;
     return {SIZE,
@@ -139,14 +141,14 @@ QuantFormat code_format() {
                     for (const CodeGroup& group : groups)
                         for (const int8_t code : group.codes) {
                             const float product = group.scale * static_cast<float>(code);
-                            *out++ = HAS_MINIMUM ? product + group.minimum : product;  // -0 + 0 would be 0
+                            *out++ = MINIMUM == Minimum::kAny ? product + group.minimum : product;  // -0 + 0 would be 0
                         }
                 }
             },
             [](const uint8_t* blocks, int64_t num_blocks, CodeGroup* out) {
                 for (int64_t i = 0; i < num_blocks; ++i) DECODE(blocks + i * BYTES, out + i * GROUPS);
             },
-            {SMALLEST, SMALLEST + (1 << BITS) - 1, HAS_MINIMUM}};
+            {SMALLEST, SMALLEST + (1 << BITS) - 1, MINIMUM}};
 }
 
 }  // namespace
@@ -160,16 +162,18 @@ int64_t QuantFormat::row_bytes(int64_t num_elements) const {
 
 const QuantFormat& find_quant_format(const std::string& name) {
     static const std::map<std::string, QuantFormat> format_by_name{
+        {"I4", float_format<1, 1, decode_byte, -8, 7>()},
+        {"I8", float_format<1, 1, decode_byte, -128, 127>()},
         {"F32", float_format<1, 4, decode_f32>()},
         {"F16", float_format<1, 2, decode_f16>()},
         {"BF16", float_format<1, 2, decode_bf16>()},
-        {"Q4_0", code_format<32, 18, 4, -8, false, decode_q4_0>()},
-        {"Q4_1", code_format<32, 20, 4, 0, true, decode_q4_1>()},
-        {"Q5_0", code_format<32, 22, 5, -16, false, decode_q5_0>()},
-        {"Q5_1", code_format<32, 24, 5, 0, true, decode_q5_1>()},
-        {"Q8_0", code_format<32, 34, 8, -128, false, decode_q8_0>()},
-        {"Q4_K", code_format<256, 144, 4, 0, true, decode_q4_k>()},
-        {"Q5_K", code_format<256, 176, 5, 0, true, decode_q5_k>()},
+        {"Q4_0", code_format<32, 18, 4, -8, Minimum::kNone, decode_q4_0>()},
+        {"Q4_1", code_format<32, 20, 4, 0, Minimum::kAny, decode_q4_1>()},
+        {"Q5_0", code_format<32, 22, 5, -16, Minimum::kNone, decode_q5_0>()},
+        {"Q5_1", code_format<32, 24, 5, 0, Minimum::kAny, decode_q5_1>()},
+        {"Q8_0", code_format<32, 34, 8, -128, Minimum::kNone, decode_q8_0>()},
+        {"Q4_K", code_format<256, 144, 4, 0, Minimum::kAny, decode_q4_k>()},
+        {"Q5_K", code_format<256, 176, 5, 0, Minimum::kAny, decode_q5_k>()},
         {"Q6_K", float_format<256, 210, decode_q6_k>()},
     };
     const auto found = format_by_name.find(name);

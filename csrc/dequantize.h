@@ -23,8 +23,8 @@ struct QuantFormat {
     int64_t row_bytes(int64_t num_elements) const;
 };
 
-// By ggml's name: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. Throws std::invalid_argument for
-// another.
+// By ggml's name: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. I4 and I8 are whole numbers of 4 and
+// 8 bits, a byte each. Throws std::invalid_argument for another.
 const QuantFormat& find_quant_format(const std::string& name);
 
 // Decodes num_blocks blocks that follow each other.

@@ -33,6 +33,7 @@ struct Product {
     const int8_t* codes;     // of the panel, signed
     const uint16_t* scales;  // of the panel
     int64_t num_groups;
+    int shift;              // as in QuantizedPanels
     const float* bias;      // of the panel's outputs; null: none
     const float* residual;  // what is added to out, laid out as out is; null: nothing
     int64_t residual_stride;
@@ -58,7 +59,7 @@ inline void multiply_group(const Product& product, int64_t g, int32_t* sums) {
 template <class Codes, int ROWS>
 [[gnu::always_inline]] inline void add_group(const Product& product, int64_t g, const int32_t* sums,
                                              Vec (&totals)[ROWS]) {
-    const uint16_t* halves = product.scales + g * kGroupHalves<Codes>;
+    const uint16_t* halves = product.scales + (g >> product.shift) * kGroupHalves<Codes>;
     const Vec scale = load_halves(halves);
     const float* x_scales = product.x_scales + g * product.num_rows;
 #pragma GCC unroll 16
@@ -68,8 +69,8 @@ template <class Codes, int ROWS>
         keep(total);
         totals[r] = total;
     }
-    if constexpr (Codes::kRange.has_minimum) {
-        const Vec minimum = load_halves(halves + kPanel);
+    if constexpr (Codes::kRange.has_minimum()) {
+        const Vec minimum = load_minimum<Codes>(halves, scale);
         const float* x_sums = product.x_sums + g * product.num_rows;
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) {
@@ -154,7 +155,7 @@ void multiply_amx(ThreadPool& pool, const QuantizedPanels<Codes>& weight, const 
                 const int64_t at = rows.offset(tile), row = tile * tile_rows;
                 multiply_rows<Codes>({rows.codes + at * kGroupSize, rows.scales + at, rows.scaled_sums + at,
                                       rows.rows(tile), codes, weight.group_scales(panel, 0), weight.num_groups,
-                                      weight.bias == nullptr ? nullptr : weight.bias + column,
+                                      weight.shift, weight.bias == nullptr ? nullptr : weight.bias + column,
                                       residual == nullptr ? nullptr : residual->row(row) + column,
                                       residual == nullptr ? 0 : residual->row_stride, out.row(row) + column,
                                       out.row_stride,
@@ -165,12 +166,14 @@ void multiply_amx(ThreadPool& pool, const QuantizedPanels<Codes>& weight, const 
     });
 }
 
-template void multiply_amx(ThreadPool&, const QuantizedPanels<ByteCodes>&, const RowSource&, const ConstMatrix*,
-                           Matrix);
-template void multiply_amx(ThreadPool&, const QuantizedPanels<NibbleCodes<false>>&, const RowSource&,
-                           const ConstMatrix*, Matrix);
-template void multiply_amx(ThreadPool&, const QuantizedPanels<NibbleCodes<true>>&, const RowSource&, const ConstMatrix*,
-                           Matrix);
+template <class Codes>
+using Multiply = void(ThreadPool&, const QuantizedPanels<Codes>&, const RowSource&, const ConstMatrix*, Matrix);
+
+template Multiply<ByteCodes<Minimum::kNone>> multiply_amx;
+template Multiply<ByteCodes<Minimum::kMultiple>> multiply_amx;
+template Multiply<NibbleCodes<Minimum::kNone>> multiply_amx;
+template Multiply<NibbleCodes<Minimum::kAny>> multiply_amx;
+template Multiply<NibbleCodes<Minimum::kMultiple>> multiply_amx;
 
 }  // namespace octavo
 

@@ -3,8 +3,10 @@
 //   x_scale[t][g] scale[n][g] (sum over k in g of x_code[t][k] code[n][k]) + x_scale[t][g] minimum[n][g] (sum of
 //   x_code)
 //
-// The sums inside a group are whole numbers and exact; what the groups contribute is added in their order, each
-// rounded. So a row has the same bits whatever else is in the batch, and however rows and outputs are tiled.
+// Scales and minima may be those of several groups that follow each other; the sums are still of 32, so that nothing
+// depends on how scales are shared. The sums inside a group are whole numbers and exact; what the groups contribute is
+// added in their order, each rounded. So a row has the same bits whatever else is in the batch, and however rows and
+// outputs are tiled.
 
 #include "linear_quantized.h"
 
@@ -57,6 +59,8 @@ struct Tile {
     const uint8_t* codes;    // of the first panel
     const uint16_t* scales;  // likewise
     int64_t num_groups;
+    int shift;  // as in QuantizedPanels
+    int64_t num_scales;
     const float* bias;      // of the first panel's outputs; null: none
     const float* residual;  // what is added to out, laid out as out is; null: nothing
     int64_t residual_stride;
@@ -102,16 +106,16 @@ template <class Codes, int ROWS, int PANELS>
         sum_group<Codes, ROWS, PANELS>(tile, g, sums);
 #pragma GCC unroll 16
         for (int c = 0; c < VECS; ++c) {
-            const uint16_t* halves =
-                tile.scales + (c / kPanelVecs * tile.num_groups + g) * kGroupHalves<Codes> + c % kPanelVecs * kWidth;
+            const int64_t at = c / kPanelVecs * tile.num_scales + (g >> tile.shift);
+            const uint16_t* halves = tile.scales + at * kGroupHalves<Codes> + c % kPanelVecs * kWidth;
             const Vec scale = load_halves(halves);
 #pragma GCC unroll 16
             for (int r = 0; r < ROWS; ++r) {
                 const Vec sum = __builtin_convertvector(Codes::Dot::finish(sums[r][c]), Vec);
                 totals[r][c] = fma(sum, scale * broadcast(tile.x_scales[g * ROWS + r]), totals[r][c]);
             }
-            if constexpr (Codes::kRange.has_minimum) {
-                const Vec minimum = load_halves(halves + kPanel);
+            if constexpr (Codes::kRange.has_minimum()) {
+                const Vec minimum = load_minimum<Codes>(halves, scale);
 #pragma GCC unroll 16
                 for (int r = 0; r < ROWS; ++r)
                     totals[r][c] = fma(minimum, broadcast(tile.scaled_sums[g * ROWS + r]), totals[r][c]);
@@ -152,7 +156,9 @@ class QuantizedWeight final : public LinearWeight {
     QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias);
 
     std::string kind() const override { return Codes::kGroupBytes == kPanel * kGroupSize ? "int8" : "int4"; }
-    int64_t num_bytes() const override { return codes_.num_bytes() + scales_.num_bytes() + bias_bytes(); }
+    int64_t num_bytes() const override {
+        return codes_.num_bytes() + scales_.num_bytes() + bias_bytes() + order_.size() * sizeof(int32_t);
+    }
     void multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual, Matrix out) const override;
     void read_row(int64_t i, float* out) const override;
 
@@ -165,9 +171,13 @@ class QuantizedWeight final : public LinearWeight {
                          int64_t last_panel) const;
 
     int64_t groups() const { return num_groups(num_inputs()); }
-    int64_t index(int64_t panel, int64_t g) const { return panel * groups() + g; }
-    QuantizedPanels<Codes> panels() const { return {codes_.data(), scales_.data(), bias(), num_outputs(), groups()}; }
+    int64_t num_scales() const { return octavo::num_scales(groups(), shift_); }
+    QuantizedPanels<Codes> panels() const {
+        return {codes_.data(), scales_.data(), bias(), num_outputs(), groups(), shift_};
+    }
 
+    std::vector<int32_t> order_;   // which input each column is multiplied with; empty: the one of its number
+    int shift_;                    // as in QuantizedPanels
     NumberBuffer<uint8_t> codes_;  // as in QuantizedPanels
     NumberBuffer<uint16_t> scales_;
 };
@@ -175,8 +185,10 @@ class QuantizedWeight final : public LinearWeight {
 template <class Codes>
 QuantizedWeight<Codes>::QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
     : LinearWeight(weight, bias),
+      order_(weight.order()),
+      shift_(weight.group_shift()),
       codes_(NumberBuffer<uint8_t>::lasting(num_panels() * groups() * Codes::kGroupBytes)),
-      scales_(NumberBuffer<uint16_t>::lasting(num_panels() * groups() * kGroupHalves<Codes>)) {
+      scales_(NumberBuffer<uint16_t>::lasting(num_panels() * num_scales() * kGroupHalves<Codes>)) {
     pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
         for (int64_t panel = begin; panel < end; ++panel) pack_panel(weight, panel);
     });
@@ -197,15 +209,15 @@ void QuantizedWeight<Codes>::pack_panel(const StoredMatrix& weight, int64_t pane
 // `groups` are those of the panel's `count` outputs, in steps of kDecodeSize / kGroupSize.
 template <class Codes>
 void QuantizedWeight<Codes>::pack_group(const CodeGroup* groups, int64_t count, int64_t panel, int64_t g) {
-    uint8_t* codes = codes_.data() + index(panel, g) * Codes::kGroupBytes;
-    uint16_t* scales = scales_.data() + index(panel, g) * kGroupHalves<Codes>;
+    uint8_t* codes = codes_.data() + (panels().group_codes(panel, g) - codes_.data());
+    uint16_t* scales = scales_.data() + (panels().group_scales(panel, g) - scales_.data());
     std::fill_n(codes, Codes::kGroupBytes, uint8_t{0});
     std::fill_n(scales, kGroupHalves<Codes>, uint16_t{0});
     for (int j = 0; j < count; ++j) {
         const CodeGroup& group = groups[j * (kDecodeSize / kGroupSize)];
         for (int k = 0; k < kGroupSize; ++k) Codes::set(codes, j, k, group.codes[k] - Codes::kRange.smallest);
         scales[j] = half_of_float(group.scale);
-        if (Codes::kRange.has_minimum) scales[kPanel + j] = half_of_float(group.minimum);
+        if (Codes::kRange.has_minimum()) scales[kPanel + j] = half_of_float(group.minimum);
     }
 }
 
@@ -214,11 +226,16 @@ void QuantizedWeight<Codes>::read_row(int64_t i, float* out) const {
     const int64_t panel = i / kPanel;
     const int output = static_cast<int>(i % kPanel);
     for (int64_t k = 0; k < num_inputs(); ++k) {
-        const int64_t at = index(panel, k / kGroupSize);
-        const uint16_t* halves = scales_.data() + at * kGroupHalves<Codes> + output;
-        const int code = Codes::get(codes_.data() + at * Codes::kGroupBytes, output, static_cast<int>(k % kGroupSize));
-        const float product = float_of_half(halves[0]) * static_cast<float>(code + Codes::kRange.smallest);
-        out[k] = Codes::kRange.has_minimum ? product + float_of_half(halves[kPanel]) : product;
+        const int64_t g = k / kGroupSize;
+        const uint16_t* halves = panels().group_scales(panel, g) + output;
+        const int code = Codes::get(panels().group_codes(panel, g), output, static_cast<int>(k % kGroupSize));
+        const float scale = float_of_half(halves[0]);
+        float value = scale * static_cast<float>(code + Codes::kRange.smallest);
+        if (Codes::kRange.has_minimum()) {
+            const float minimum = float_of_half(halves[kPanel]);
+            value += Codes::kRange.minimum == Minimum::kMultiple ? scale * minimum : minimum;
+        }
+        out[order_.empty() ? k : order_[k]] = value;
     }
 }
 
@@ -235,9 +252,11 @@ void QuantizedWeight<Codes>::multiply_panels(const Rows& x, const ConstMatrix* r
                 x.scales + at,
                 x.starts + at,
                 x.scaled_sums + at,
-                codes_.data() + index(panel, 0) * Codes::kGroupBytes,
-                scales_.data() + index(panel, 0) * kGroupHalves<Codes>,
+                panels().group_codes(panel, 0),
+                panels().group_scales(panel, 0),
                 groups(),
+                shift_,
+                num_scales(),
                 bias() == nullptr ? nullptr : bias() + panel * kPanel,
                 residual == nullptr ? nullptr : residual->row(tile * x.tile_rows) + panel * kPanel,
                 residual == nullptr ? 0 : residual->row_stride,
@@ -259,8 +278,9 @@ void QuantizedWeight<Codes>::multiply_panels(const Rows& x, const ConstMatrix* r
 }
 
 template <class Codes>
-void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual,
+void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& rows_of_x, const ConstMatrix* residual,
                                       Matrix out) const {
+    const RowSource x = order_.empty() ? rows_of_x : rows_of_x.ordered(order_.data());
 #if defined(__AMX_INT8__)
     if (x.num_rows() >= kMinAmxRows) return multiply_amx(pool, panels(), x, residual, out);
 #endif
@@ -287,13 +307,19 @@ void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& x, cons
 }  // namespace
 
 std::unique_ptr<LinearWeight> pack_int8(ThreadPool& pool, const StoredMatrix& weight, const float* bias) {
-    return std::make_unique<QuantizedWeight<ByteCodes>>(pool, weight, bias);
+    using Plain = ByteCodes<Minimum::kNone>;
+    using WithZeros = ByteCodes<Minimum::kMultiple>;
+    if (!weight.has_codes(Plain::kRange) && weight.has_codes(WithZeros::kRange))
+        return std::make_unique<QuantizedWeight<WithZeros>>(pool, weight, bias);
+    return std::make_unique<QuantizedWeight<Plain>>(pool, weight, bias);
 }
 
 std::unique_ptr<LinearWeight> pack_int4(ThreadPool& pool, const StoredMatrix& weight, const float* bias) {
-    if (weight.has_codes(NibbleCodes<false>::kRange))
-        return std::make_unique<QuantizedWeight<NibbleCodes<false>>>(pool, weight, bias);
-    return std::make_unique<QuantizedWeight<NibbleCodes<true>>>(pool, weight, bias);
+    using Plain = NibbleCodes<Minimum::kNone>;
+    using WithZeros = NibbleCodes<Minimum::kMultiple>;
+    if (weight.has_codes(Plain::kRange)) return std::make_unique<QuantizedWeight<Plain>>(pool, weight, bias);
+    if (weight.has_codes(WithZeros::kRange)) return std::make_unique<QuantizedWeight<WithZeros>>(pool, weight, bias);
+    return std::make_unique<QuantizedWeight<NibbleCodes<Minimum::kAny>>>(pool, weight, bias);
 }
 
 }  // namespace octavo

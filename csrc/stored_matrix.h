@@ -13,13 +13,23 @@ namespace octavo {
 
 constexpr int64_t kDecodeSize = 256;  // whole blocks of every format
 
+// Of formats I4 and I8, whose scales lie apart: weight = scale * (code - zero).
+struct StoredScales {
+    const float* scales = nullptr;  // [N, K / group_size]; null: the format has its scales in its blocks
+    const float* zeros = nullptr;   // likewise, whole numbers; null: all are 0
+    int64_t group_size = 0;         // along K: a multiple of 32, or at least K
+    int64_t num_groups = 0;         // of a row
+};
+
 // Rows of one format, `row_stride` bytes from one to the next. Somebody else owns the bytes.
 struct StoredPart {
     const QuantFormat* format;
     const uint8_t* data;
     int64_t num_rows;
     int64_t row_stride;
+    StoredScales scales = {};
 
+    bool has_scales_apart() const { return scales.scales != nullptr; }
     // The block of row i that begins with column k.
     const uint8_t* block(int64_t i, int64_t k) const {
         return data + i * row_stride + k / format->block_size * format->block_bytes;
@@ -29,13 +39,17 @@ struct StoredPart {
 // W [N, K]: parts stacked along N, as query, key and value are in one linear layer.
 class StoredMatrix {
   public:
-    // A row is whole blocks of every format. Throws std::invalid_argument if the matrix is empty.
-    StoredMatrix(std::vector<StoredPart> parts, int64_t num_columns);
+    // A row is whole blocks of every format. Column k is what input order[k] is multiplied with; an empty order: input
+    // k. Throws std::invalid_argument if the matrix is empty.
+    StoredMatrix(std::vector<StoredPart> parts, int64_t num_columns, std::vector<int32_t> order = {});
     // A view of floats as a stored matrix.
     explicit StoredMatrix(ConstMatrix matrix);
 
     int64_t num_rows() const { return num_rows_; }
     int64_t num_columns() const { return num_columns_; }
+    const std::vector<int32_t>& order() const { return order_; }
+    // The largest n so that 32 * 2^n columns, of each 32 * 2^n, share a scale in every part.
+    int group_shift() const;
 
     // Columns [begin, end) of row i as floats. `begin` is a multiple of kDecodeSize.
     void decode(int64_t i, int64_t begin, int64_t end, float* out) const;
@@ -52,6 +66,7 @@ class StoredMatrix {
     std::vector<StoredPart> parts_;
     int64_t num_rows_ = 0;
     int64_t num_columns_;
+    std::vector<int32_t> order_;
 };
 
 }  // namespace octavo

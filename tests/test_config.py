@@ -9,7 +9,12 @@ from octavo.config import EngineConfig, SpeculativeConfig
     ("options", "message"),
     [
         ({"dtype": "float16"}, "dtype is 'float16'; choose 'auto', 'float32' or 'bfloat16'"),
-        ({"quantization": "awq"}, "quantization is 'awq'; choose 'int8' or 'int4'"),
+        (
+            {"quantization": "q4"},
+            "quantization is 'q4'; choose one of int8, int4, or the method of a quantized checkpoint, awq",
+        ),
+        ({"activation_dtype": "int8"}, "activation_dtype is 'int8'; choose 'auto' or 'float'"),
+        ({"activation_dtype": "float", "quantization": "int4"}, "activation_dtype is 'float' and quantization 'int4'"),
         ({"dtype": "bfloat16", "quantization": "int8"}, r"dtype is 'bfloat16' and quantization 'int8'.* out"),
         ({"backend": "reference", "dtype": "bfloat16"}, "reference backend computes in float32, not in bfloat16"),
         ({"backend": "reference", "quantization": "int4"}, "reference backend computes in float32, not in int4"),

@@ -35,14 +35,22 @@ def main() -> None:
     parser.add_argument("model", help="a .gguf file, a Hugging Face folder or a repository name")
     parser.add_argument("--dtype", default="auto", help="float32, bfloat16, or auto: what is nearest to the file")
     parser.add_argument("--quantization", help="int8 or int4")
+    parser.add_argument("--activation-dtype", default="auto", choices=["auto", "float"])
     parser.add_argument("--kv-cache-dtype", default="float32", choices=["float32", "bfloat16", "int8"])
     parser.add_argument("--text", type=Path, default=TEXT, help="what to predict; by default %(default)s")
     parser.add_argument("--window", type=int, default=512, help="tokens that are read in one go")
     args = parser.parse_args()
-    config = EngineConfig(model=args.model, dtype=args.dtype, quantization=args.quantization)
+    config = EngineConfig(
+        model=args.model, dtype=args.dtype, quantization=args.quantization, activation_dtype=args.activation_dtype
+    )
     checkpoint = open_checkpoint(config.model)
     token_ids = Tokenizer(checkpoint.tokenizer_spec).encode(args.text.read_text("utf-8"), add_special_tokens=False)
-    backend = NativeBackend(host.num_usable_cpus(), dtype=config.dtype, quantization=config.quantization)
+    backend = NativeBackend(
+        host.num_usable_cpus(),
+        dtype=config.dtype,
+        quantization=config.requantization,
+        has_float_activations=config.activation_dtype == "float",
+    )
     model = build_model(checkpoint.config, checkpoint.tensors, backend, args.window)
     kv = backend.allocate_kv(kv_shape(checkpoint.config, -(-args.window // BLOCK_SIZE), args.kv_cache_dtype))
     step = backend.prepare(model, kv)

@@ -16,6 +16,8 @@ COUNTS = (
     "kv_cache_memory_bytes",
     "num_threads",
 )
+REQUANTIZED = ("int8", "int4")  # what --quantization makes of any file
+STORED = ("awq", "gptq", "compressed-tensors", "bitsandbytes", "fp8", "gguf")  # what it says of a file that is so
 QUEUE_DEPTH = 4  # times what can run may wait, unless the user says otherwise
 MAX_SPECULATIVE_TOKENS = 64
 SCORED_PIECE_TOKENS = 32  # of a prompt whose log-probabilities are wanted, run at once: each has a row of logits
@@ -122,7 +124,10 @@ class EngineConfig:
     served_model_name: str | None = None  # default: the name of the file or folder
     backend: str = "native"  # "native" or "reference"
     dtype: str = "auto"  # what matrices become: "float32", "bfloat16", or "auto": what is nearest to their file
-    quantization: str | None = None  # "int8" or "int4": quantize matrices while loading, whatever they are in the file
+    quantization: str | None = (
+        None  # of REQUANTIZED: quantize matrices while loading; of STORED: what the file must hold
+    )
+    activation_dtype: str = "auto"  # what quantized matrices multiply: "auto": whole numbers; "float": floats, slowly
     kv_cache_dtype: str = "auto"  # what K and V are stored as: "float32", "bfloat16", "int8", or "auto": by the weights
     max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
     max_num_seqs: int = 64  # requests that run at once
@@ -165,22 +170,37 @@ class EngineConfig:
     def _check_precision(self) -> None:
         if self.dtype not in ("auto", "float32", "bfloat16"):
             raise ValueError(f"dtype is {self.dtype!r}; choose 'auto', 'float32' or 'bfloat16'")
-        if self.quantization not in (None, "int8", "int4"):
-            raise ValueError(f"quantization is {self.quantization!r}; choose 'int8' or 'int4', or None for none")
+        if self.quantization not in (None, *REQUANTIZED, *STORED):
+            raise ValueError(
+                f"quantization is {self.quantization!r}; choose one of {', '.join(REQUANTIZED)}, or the method of a "
+                f"quantized checkpoint, {', '.join(STORED)}, or leave it out: the checkpoint says what it holds"
+            )
+        if self.activation_dtype not in ("auto", "float"):
+            raise ValueError(f"activation_dtype is {self.activation_dtype!r}; choose 'auto' or 'float'")
+        if self.activation_dtype == "float" and self.requantization is not None:
+            raise ValueError(
+                f"activation_dtype is 'float' and quantization {self.quantization!r}, which multiplies whole numbers; "
+                "leave --activation-dtype or --quantization out"
+            )
         if self.kv_cache_dtype not in ("auto", "float32", "bfloat16", "int8"):
             raise ValueError(
                 f"kv_cache_dtype is {self.kv_cache_dtype!r}; choose 'auto', 'float32', 'bfloat16' or 'int8'"
             )
-        if self.quantization is not None and self.dtype != "auto":
+        if self.requantization is not None and self.dtype != "auto":
             raise ValueError(
                 f"dtype is {self.dtype!r} and quantization {self.quantization!r}; weights can be one of the two: "
                 "leave --dtype or --quantization out"
             )
-        if self.backend == "reference" and (self.dtype == "bfloat16" or self.quantization is not None):
+        if self.backend == "reference" and (self.dtype == "bfloat16" or self.requantization is not None):
             raise ValueError(
-                f"the reference backend computes in float32, not in {self.quantization or self.dtype}; "
+                f"the reference backend computes in float32, not in {self.requantization or self.dtype}; "
                 "leave --dtype and --quantization out, or take --backend native"
             )
+
+    @property
+    def requantization(self) -> str | None:
+        """What matrices are quantized to while loading, of REQUANTIZED; None: they stay what the file has them as."""
+        return self.quantization if self.quantization in REQUANTIZED else None
 
     def resolve(
         self, *, max_model_len: int, kv_cache_dtype: str, num_kv_tokens: int, num_threads: int, served_model_name: str

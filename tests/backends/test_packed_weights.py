@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from octavo.backends.native import isa
+from octavo.backends.native.stored_parts import parts_to_pack
 from octavo.backends.native.weight_kinds import KINDS
 from octavo.quantization.gguf import BLOCK_FORMATS
 from tests.backends.op_calls import normal
@@ -37,8 +38,8 @@ class Kernels:
         self._pool = self._extension.ThreadPool(num_threads)
 
     def pack(self, kind, *tensors, bias=None):
-        parts = [(tensor.format, tensor.data, tensor.shape[1]) for tensor in tensors]
-        return self._extension.LinearWeight.pack(self._pool, kind, parts, bias)
+        parts, order = parts_to_pack(tensors, kind)
+        return self._extension.LinearWeight.pack(self._pool, kind, parts, bias, order)
 
     def linear(self, x, weight, out=None):
         if out is None:
@@ -77,10 +78,13 @@ def rounded_activations(x):
     return (codes * scales).reshape(len(x), -1)[:, : x.shape[1]]
 
 
-def assert_is_product(out, x, weight, bias=0.0):
-    """`out` is x @ weight.T + bias but for the roundings of float32, of which there are some in each group of 32."""
+def assert_is_product(out, x, weight, bias=0.0, terms=None):
+    """`out` is x @ weight.T + bias but for the roundings of float32, of which there are some in each group of 32.
+
+    `terms`: what is multiplied on the way, where it is larger than the weight.
+    """
     exact = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
-    largest = np.abs(grouped(weight)).max(-1).astype(np.float64)
+    largest = np.abs(grouped(weight if terms is None else terms)).max(-1).astype(np.float64)
     # A minimum and the code times the scale may be larger than their sum: up to twice the largest of the group.
     sizes = 4 * np.abs(grouped(x.astype(np.float64))).sum(-1) @ largest.T + np.abs(bias)
     bound = (4 + np.sqrt(x.shape[1])) * UNIT * sizes
@@ -308,7 +312,9 @@ def test_fewer_bits_take_fewer_bytes(kernels):
 def test_what_does_not_fit_is_refused(kernels, kind, part, bias, error, message):
     name, shape, num_inputs = part
     with pytest.raises(error, match=message):
-        kernels._extension.LinearWeight.pack(kernels._pool, kind, [(name, np.zeros(shape, np.uint8), num_inputs)], bias)
+        kernels._extension.LinearWeight.pack(
+            kernels._pool, kind, [(name, np.zeros(shape, np.uint8), num_inputs, None)], bias
+        )
 
 
 @pytest.mark.skipif("amx" not in isa.runnable_isas(), reason="needs a CPU with AMX")

@@ -73,7 +73,24 @@ def test_a_qwen3_with_biases(tmp_path: Path) -> None:
     [
         ({"architectures": ["MambaForCausalLM"]}, "'MambaForCausalLM' is not supported; octavo runs LlamaForCausalLM"),
         ({"architectures": None}, "architecture '' is not supported"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config is not supported; use a GGUF file"),
+        (
+            {"quantization_config": {"quant_method": "quip"}},
+            "quant_method 'quip' is not supported; octavo reads awq, gptq",
+        ),
+        ({"quantization_config": {"quant_method": "awq", "version": "gemv"}}, "version is 'gemv'; octavo reads gemm"),
+        ({"quantization_config": {"quant_method": "awq", "w_bit": 3}}, "w_bit is 3; octavo reads 4"),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}},
+            "checkpoint_format is 'marlin'; octavo reads gptq, gptq_v2",
+        ),
+        (
+            {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}},
+            "format is 'nvfp4-pack-quantized'; octavo reads pack-quantized",
+        ),
+        (
+            {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 0]}},
+            r"weight_block_size is \[128, 0\]; it must be two numbers above 0",
+        ),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope type 'yarn' is not supported"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "factor is missing"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is not supported"),

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.quantization.codes import CodeScales
 from octavo.quantization.gguf import dequantize
 
 Array = Any  # a backend's float array; opaque to models
@@ -111,12 +112,15 @@ class SampledBatch:
 class StoredTensor:
     """A parameter as its file holds it. Nothing above a backend looks at the format."""
 
-    format: str  # ggml's name of it, a key of quantization.gguf.BLOCK_FORMATS; safetensors' floats have the same names
+    format: str  # a key of quantization.gguf.BLOCK_FORMATS, floats included; or what quantization.codes calls a format
     data: ByteArray  # [N, bytes of a row], or the bytes of a vector; in the file itself where that is possible
     shape: tuple[int, ...]  # [N, K] or [N], counted in numbers
+    scales: CodeScales | None = None  # of formats whose scales lie apart
 
     def to_float32(self) -> Float32Array:
         """The numbers, by their formula; read-only where they are the file itself."""
+        if self.scales is not None:
+            return self.scales.decode(self.data)
         return dequantize(self.data.reshape(-1), self.format, math.prod(self.shape)).reshape(self.shape)
 
 

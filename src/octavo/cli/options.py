@@ -48,7 +48,13 @@ class EngineOptions:
     dtype: Annotated[
         str, typer.Option(help="What weights become: float32, bfloat16, or auto: what is nearest to their file.")
     ] = "auto"
-    quantization: Annotated[str | None, typer.Option(help="int8 or int4: quantize weights while loading.")] = None
+    quantization: Annotated[
+        str | None,
+        typer.Option(help="int8 or int4: quantize weights while loading; awq, gptq, ...: the checkpoint must be so."),
+    ] = None
+    activation_dtype: Annotated[
+        str, typer.Option(help="float: quantized weights multiply floats, exactly and slowly; auto: whole numbers.")
+    ] = "auto"
     kv_cache_dtype: Annotated[
         str, typer.Option(help="What K and V are stored as: float32, bfloat16, int8, or auto: as the weights need.")
     ] = "auto"

@@ -13,6 +13,8 @@ from octavo.weights import gguf_metadata, hugging_face
 from octavo.weights.gguf import GGUFSource
 from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.parameters import check_parameters
+from octavo.weights.quantization_config import read_packing
+from octavo.weights.quantized import QuantizedSource
 from octavo.weights.safetensors import SafetensorsSource
 from octavo.weights.sampling_defaults import SamplingDefaults
 from octavo.weights.source import CheckpointError, WeightSource
@@ -29,6 +31,7 @@ class Checkpoint:
     name: str  # for display: of the file without its ending, of the folder, or of the Hugging Face repository
     config: ModelConfig
     tensors: WeightSource
+    quantization: str | None  # what the weights are quantized by in the files, as --quantization names it; None: floats
     eos_token_ids: tuple[int, ...]  # any of them ends an answer
     size_bytes: int  # of the files that hold the parameters
     read_sampling_defaults: Callable[[], SamplingDefaults]
@@ -80,6 +83,7 @@ def _open_gguf(path: Path) -> Checkpoint:
         name=path.stem,
         config=config,
         tensors=GGUFSource(file, config),
+        quantization="gguf" if any(t.type_name not in ("F32", "F16", "BF16") for t in file.tensors.values()) else None,
         eos_token_ids=gguf_metadata.read_eos_token_ids(file),
         size_bytes=path.stat().st_size,
         read_sampling_defaults=partial(gguf_metadata.read_defaults, file),
@@ -94,10 +98,13 @@ def _open_folder(folder: Path, name: str) -> Checkpoint:
         raise CheckpointError(f"{folder} holds no config.json; to open a .gguf file, name the file itself ({found})")
     config = hugging_face.read_config(folder)
     files = hugging_face.weight_files(folder)
+    tensors = SafetensorsSource(files)
+    packing = read_packing(hugging_face.read_fields(folder / "config.json"))
     return Checkpoint(
         name=name,
         config=config,
-        tensors=SafetensorsSource(files),
+        tensors=tensors if packing is None else QuantizedSource(tensors, packing[1]),
+        quantization=None if packing is None else packing[0],
         eos_token_ids=hugging_face.read_eos_token_ids(folder),
         size_bytes=sum(file.stat().st_size for file in files),
         read_sampling_defaults=partial(hugging_face.read_defaults, folder),

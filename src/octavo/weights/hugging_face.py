@@ -20,7 +20,7 @@ _ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwe
 def read_config(folder: Path) -> ModelConfig:
     """The shape of the model. Raises CheckpointError for an architecture or a variant that octavo cannot run."""
     place = folder / "config.json"
-    config = _read_fields(place)
+    config = read_fields(place)
     class_name = str(*config.get("architectures", list, [])[:1])
     if class_name not in _ARCHITECTURES:
         supported = ", ".join(_ARCHITECTURES)
@@ -54,7 +54,7 @@ def weight_files(folder: Path) -> list[Path]:
         return [single]
     if not index.exists():
         raise CheckpointError(f"{folder} holds no {single.name} and no {index.name}; octavo reads safetensors or GGUF")
-    names = sorted({str(name) for name in _read_fields(index).get("weight_map", dict).values()})
+    names = sorted({str(name) for name in read_fields(index).get("weight_map", dict).values()})
     for name in names:
         if Path(name).name != name:
             raise CheckpointError(f"{index}: {name!r} is not the name of a file in the same folder")
@@ -66,7 +66,7 @@ def read_eos_token_ids(folder: Path) -> tuple[int, ...]:
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         if path.exists():
-            config = _read_fields(path)
+            config = read_fields(path)
             if "eos_token_id" in config:
                 ids = config.get("eos_token_id", object)
                 found = ids if isinstance(ids, list) else [ids]
@@ -77,7 +77,7 @@ def read_eos_token_ids(folder: Path) -> tuple[int, ...]:
 def read_defaults(folder: Path) -> SamplingDefaults:
     """What generation_config.json recommends, if it is there."""
     path = folder / "generation_config.json"
-    return read_sampling_defaults(_read_fields(path), _DEFAULTS) if path.exists() else {}
+    return read_sampling_defaults(read_fields(path), _DEFAULTS) if path.exists() else {}
 
 
 def read_vocab_size(folder: Path) -> int:
@@ -103,7 +103,7 @@ def read_tokenizer_spec(folder: Path) -> TokenizerSpec:
     """The tokenizer of the folder. Raises CheckpointError if there is no tokenizer.json."""
     vocabulary = _tokenizer_path(folder)
     config_path = folder / "tokenizer_config.json"
-    config = _read_fields(config_path) if config_path.exists() else Fields({}, str(config_path))
+    config = read_fields(config_path) if config_path.exists() else Fields({}, str(config_path))
     adds_bos = config.get("add_bos_token", bool) if "add_bos_token" in config else None
     return TokenizerSpec(
         vocabulary=vocabulary,
@@ -123,8 +123,6 @@ def _tokenizer_path(folder: Path) -> Path:
 
 def _check_variant(config: Fields, place: Path) -> None:
     """Refuse what the configuration may turn on and octavo does not compute."""
-    if "quantization_config" in config:
-        raise CheckpointError(f"{place}: quantization_config is not supported; use a GGUF file or float weights")
     activation = config.get("hidden_act", str, "silu")
     if activation != "silu":
         raise CheckpointError(f"{place}: hidden_act {activation!r} is not supported; octavo computes 'silu'")
@@ -170,7 +168,8 @@ def _token(config: Fields, name: str) -> str | None:
     return str(token["content"]) if isinstance(token, dict) and "content" in token else config.get(name, str)
 
 
-def _read_fields(path: Path) -> Fields:
+def read_fields(path: Path) -> Fields:
+    """The JSON object in a file. Raises CheckpointError if there is none."""
     try:
         values: Any = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:

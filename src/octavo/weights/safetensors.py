@@ -15,12 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from octavo.backends.ops import StoredTensor
-from octavo.quantization.gguf_types import num_bytes
+from octavo.backends.ops import ByteArray, StoredTensor
+from octavo.quantization.gguf import BLOCK_FORMATS, dequantize
 from octavo.weights.source import CheckpointError
 
-_DTYPES = ("F32", "F16", "BF16")
+_FLOATS = ("F32", "F16", "BF16")  # of which parameters are; the others are parts of quantized ones
+_DTYPES = {
+    **{name: BLOCK_FORMATS[name].layout for name in _FLOATS},
+    "F8_E4M3": np.dtype("u1"),
+    "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+}
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 
 
@@ -57,12 +66,30 @@ class SafetensorsSource:
         return self._tensor(name).shape
 
     def stored(self, name: str) -> StoredTensor:
-        """See WeightSource."""
+        """See WeightSource. Raises CheckpointError for numbers that are no floats: they mean nothing by themselves."""
         tensor = self._tensor(name)
-        size = num_bytes(tensor.dtype, math.prod(tensor.shape))
+        if tensor.dtype not in _FLOATS:
+            raise CheckpointError(
+                f"{name} has dtype {tensor.dtype}, and neither config.json nor the tensors beside it say what that "
+                f"means; parameters are {', '.join(_FLOATS)} unless they are quantized"
+            )
+        return StoredTensor(tensor.dtype, self._bytes(tensor).reshape(*tensor.shape[:-1], -1), tensor.shape)
+
+    def array(self, name: str) -> NDArray:
+        """A tensor as it is, but for floats of more than 8 bits, which become float32; those of 8 bits are bytes.
+
+        Raises as `shape` does.
+        """
+        tensor = self._tensor(name)
+        if tensor.dtype in _FLOATS:
+            return dequantize(self._bytes(tensor), tensor.dtype, math.prod(tensor.shape)).reshape(tensor.shape)
+        return self._bytes(tensor).view(_DTYPES[tensor.dtype]).reshape(tensor.shape)
+
+    @staticmethod
+    def _bytes(tensor: _Tensor) -> ByteArray:
+        size = math.prod(tensor.shape) * _DTYPES[tensor.dtype].itemsize
         tensor.data.madvise(mmap.MADV_DONTNEED)  # tensors that were read before leave the memory
-        data = np.frombuffer(tensor.data, np.uint8, size, tensor.offset_bytes)
-        return StoredTensor(tensor.dtype, data.reshape(*tensor.shape[:-1], -1), tensor.shape)
+        return np.frombuffer(tensor.data, np.uint8, size, tensor.offset_bytes)
 
     def _tensor(self, name: str) -> _Tensor:
         if name not in self._tensors:
@@ -99,6 +126,6 @@ def _read_tensor(data: mmap.mmap, data_start: int, name: str, entry: Any) -> _Te
         raise CheckpointError(f"{name} has dtype {dtype}; octavo reads {', '.join(_DTYPES)}")
     if not all(isinstance(size, int) and size > 0 for size in shape):
         raise CheckpointError(f"{name} has shape {shape}")
-    if end - start != num_bytes(dtype, math.prod(shape)) or not 0 <= start <= end <= len(data) - data_start:
+    if end - start != math.prod(shape) * _DTYPES[dtype].itemsize or not 0 <= start <= end <= len(data) - data_start:
         raise CheckpointError(f"{name} of shape {shape} and dtype {dtype} cannot lie in bytes {start} to {end}")
     return _Tensor(data, dtype, tuple(shape), data_start + start)

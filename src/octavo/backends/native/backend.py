@@ -14,7 +14,8 @@ from octavo.backends.native.isa import load_extension
 from octavo.backends.native.kv_cache import NativeKVCache
 from octavo.backends.native.operations import NativeOps, RotaryTable
 from octavo.backends.native.plan import RecordedModel
-from octavo.backends.native.weight_kinds import choose_kind
+from octavo.backends.native.stored_parts import parts_to_pack
+from octavo.backends.native.weight_kinds import WHOLE_KINDS, choose_kind
 from octavo.backends.ops import (
     Float32Array,
     KVCache,
@@ -57,18 +58,26 @@ class NativeStep:
 class NativeBackend:
     """Runs on `num_threads` threads, of which the caller is one.
 
-    `dtype` and `quantization` are as in EngineConfig. A model is recorded once and its plan replayed in each step;
-    unless `is_recorded`, each step calls the model, which computes op by op, to the same bits. Raises ImportError if
-    the extension was not built, ValueError if num_threads is not positive.
+    `dtype` is as in EngineConfig, `quantization` as its `requantization`, `has_float_activations` as its
+    activation_dtype of "float". A model is recorded once and its plan replayed in each step; unless `is_recorded`, each
+    step calls the model, which computes op by op, to the same bits. Raises ImportError if the extension was not built,
+    ValueError if num_threads is not positive.
     """
 
     def __init__(
-        self, num_threads: int, *, dtype: str = "auto", quantization: str | None = None, is_recorded: bool = True
+        self,
+        num_threads: int,
+        *,
+        dtype: str = "auto",
+        quantization: str | None = None,
+        has_float_activations: bool = False,
+        is_recorded: bool = True,
     ) -> None:
         self._extension = load_extension()
         self._pool: Any = self._extension.ThreadPool(num_threads)
         self._dtype = dtype
         self._quantization = quantization
+        self._has_float_activations = has_float_activations
         self._is_recorded = is_recorded
         self.weight_bytes_by_kind: dict[str, int] = Counter()
 
@@ -84,9 +93,11 @@ class NativeBackend:
             quantization=self._quantization,
             is_vocabulary=is_vocabulary,
         )
-        stored = [(part.format, part.data, part.shape[1]) for part in parts]
+        if self._has_float_activations and kind in WHOLE_KINDS:
+            kind = "float32"
+        stored, order = parts_to_pack(parts, kind)
         weight = self._extension.LinearWeight.pack(
-            self._pool, kind, stored, None if bias is None else float_array(bias)
+            self._pool, kind, stored, None if bias is None else float_array(bias), order
         )
         self.weight_bytes_by_kind[kind] += weight.num_bytes
         return weight

@@ -1,7 +1,7 @@
 """What a parameter is packed into: the kind of number that the kernels multiply with.
 
 float32 and bfloat16 are what their names say; int8 and int4 are whole numbers in groups of 32 along K, each with a
-scale (and in int4 a minimum) of its own.
+scale (and in int4 a minimum) of its own; files with larger groups keep these.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 KINDS = ("int4", "int8", "bfloat16", "float32")  # the least precise first
+
+WHOLE_KINDS = ("int4", "int8")  # which multiply activations as whole numbers
 
 # Formats without a kind of their own become the next more precise one: five bits or six are requantized to eight.
 _KIND_BY_FORMAT = {
@@ -20,6 +22,9 @@ _KIND_BY_FORMAT = {
     "Q5_K": "int8",
     "Q6_K": "int8",
     "Q8_0": "int8",
+    "I4": "int4",
+    "I8": "int8",
+    "TABLE": "int8",
     "F16": "bfloat16",
     "BF16": "bfloat16",
     "F32": "float32",
