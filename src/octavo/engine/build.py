@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from octavo.backends.ops import Backend, Model
 from octavo.backends.reference.backend import ReferenceBackend
-from octavo.config import BLOCK_SIZE, EngineConfig, SpeculativeConfig
+from octavo.config import BLOCK_SIZE, EngineConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.engine_core import EngineCore
 from octavo.core.kv_cache_manager import KVCacheManager
@@ -18,14 +18,12 @@ from octavo.core.scheduler import Scheduler
 from octavo.core.step_budget import StepBudget
 from octavo.engine import host
 from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
+from octavo.engine.speculation import LoadedDraft, load_draft, make_drafter
 from octavo.executor.in_process import InProcessExecutor
 from octavo.models.registry import build_model
-from octavo.spec_decode.draft_budget import DraftBudget
-from octavo.spec_decode.prompt_lookup import PromptLookup
 from octavo.structured.compiler import GrammarCompiler
 from octavo.weights.checkpoint import Checkpoint
 from octavo.weights.sampling_defaults import SamplingDefaults
-from octavo.worker.drafter import Drafter
 from octavo.worker.kv_cache import kv_shape
 from octavo.worker.model_runner import ModelRunner
 from octavo.worker.request_table import RequestTable
@@ -61,7 +59,7 @@ def build_engine(
     enter("loading weights")
     num_threads = config.num_threads or host.num_usable_cpus()
     backend = _make_backend(config, num_threads)
-    model, memory = _load(config, checkpoint, backend)
+    model, draft, memory = _load(config, checkpoint, backend)
     config = config.resolve(
         max_model_len=memory.max_model_len,
         kv_cache_dtype=memory.kv_cache_dtype,
@@ -74,7 +72,8 @@ def build_engine(
     enter("preparing the model")
     grammars = GrammarCompiler()
     table = RequestTable(grammars, max_num_seqs=config.max_num_seqs, max_model_len=memory.max_model_len)
-    drafter = _make_drafter(config.speculative_config, table)
+    speculative = config.speculative_config
+    drafter = make_drafter(speculative, table, draft, memory, backend) if speculative else None
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size, drafter=drafter)
     scheduler = _make_scheduler(config, memory)
     step_budget = StepBudget(config.target_itl_ms / 1000) if config.target_itl_ms else None
@@ -92,11 +91,16 @@ def _make_backend(config: EngineConfig, num_threads: int) -> Backend:
     return NativeBackend(num_threads, dtype=config.dtype, quantization=config.quantization)
 
 
-def _load(config: EngineConfig, checkpoint: Checkpoint, backend: Backend) -> tuple[Model, MemoryPlan]:
+def _load(
+    config: EngineConfig, checkpoint: Checkpoint, backend: Backend
+) -> tuple[Model, LoadedDraft | None, MemoryPlan]:
     """Load the weights, and share out the memory that they leave."""
     started_s = time.monotonic()
     longest = checkpoint.config.max_position_embeddings
     model = build_model(checkpoint.config, checkpoint.tensors, backend, min(config.max_model_len or longest, longest))
+    target_bytes = sum(backend.weight_bytes_by_kind.values())
+    draft = load_draft(config, checkpoint, backend)
+    kv_cache_dtype = _kv_cache_dtype(config, backend)
     use = MemoryUse(
         limit_bytes=host.memory_limit_bytes(),
         weight_bytes_by_kind=backend.weight_bytes_by_kind,
@@ -104,13 +108,17 @@ def _load(config: EngineConfig, checkpoint: Checkpoint, backend: Backend) -> tup
             checkpoint.config,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
-        ),
+            num_drafts=config.speculative_config.num_speculative_tokens if config.speculative_config else 0,
+        )
+        + (draft.other_bytes(kv_cache_dtype) if draft else 0),
+        draft_weight_bytes=sum(backend.weight_bytes_by_kind.values()) - target_bytes,
+        draft_block_bytes=draft.config.block_bytes(kv_cache_dtype) if draft else 0,
     )
     wishes = MemoryWishes(
         config.max_num_seqs, config.max_model_len, config.gpu_memory_utilization, config.kv_cache_memory_bytes
     )
-    plan = plan_memory(checkpoint.config, _kv_cache_dtype(config, backend), use, wishes)
-    return model, dataclasses.replace(plan, load_s=time.monotonic() - started_s)
+    plan = plan_memory(checkpoint.config, kv_cache_dtype, use, wishes)
+    return model, draft, dataclasses.replace(plan, load_s=time.monotonic() - started_s)
 
 
 def _kv_cache_dtype(config: EngineConfig, backend: Backend) -> str:
@@ -118,16 +126,6 @@ def _kv_cache_dtype(config: EngineConfig, backend: Backend) -> str:
     if config.kv_cache_dtype != "auto":
         return config.kv_cache_dtype
     return "float32" if backend.weight_bytes_by_kind.keys() == {"float32"} else "bfloat16"
-
-
-def _make_drafter(config: SpeculativeConfig | None, table: RequestTable) -> Drafter | None:
-    if config is None:
-        return None
-    if config.method != "ngram":
-        raise ValueError(f"speculative_config: method {config.method!r} cannot be built; choose 'ngram'")
-    proposer = PromptLookup(table, min_length=config.prompt_lookup_min, max_length=config.prompt_lookup_max)
-    budget = DraftBudget(config.num_speculative_tokens, proposer.pass_s)
-    return Drafter(proposer, budget, table, max_drafts=config.num_speculative_tokens)
 
 
 def _make_scheduler(config: EngineConfig, memory: MemoryPlan) -> Scheduler:

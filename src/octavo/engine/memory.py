@@ -20,6 +20,8 @@ class MemoryUse:
     limit_bytes: int
     weight_bytes_by_kind: Mapping[str, int]  # "float32", "int4", ...
     activation_bytes: int  # of the largest step
+    draft_weight_bytes: int = 0  # of a draft model, among the weights
+    draft_block_bytes: int = 0  # of its KV, for each block of the target's
 
     @property
     def weights_bytes(self) -> int:
@@ -57,8 +59,8 @@ class MemoryPlan:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block."""
-        return self.model.block_bytes(self.kv_cache_dtype)
+        """Bytes of one block, a draft model's part included."""
+        return self.model.block_bytes(self.kv_cache_dtype) + self.use.draft_block_bytes
 
     @property
     def kv_bytes(self) -> int:
@@ -77,18 +79,24 @@ class MemoryPlan:
 
     def render(self) -> str:
         """The plan as a table of plain text, without a newline at its end."""
-        model, block = self.model, self.block_bytes
+        model, use = self.model, self.use
         lines = (
-            ("memory limit", _mib(self.use.limit_bytes)),
-            ("weights", f"{_mib(self.use.weights_bytes)}, loaded in {self.load_s:.2f} s"),
-            *(("", f"{_mib(size)} {kind}") for kind, size in self.use.weight_bytes_by_kind.items()),
-            ("activations", f"{_mib(self.use.activation_bytes)} for the largest step"),
-            ("KV cache", f"{_mib(self.kv_bytes)} = {self.num_blocks} blocks x {block} bytes"),
+            ("memory limit", _mib(use.limit_bytes)),
+            ("weights", f"{_mib(use.weights_bytes)}, loaded in {self.load_s:.2f} s"),
+            *(("", f"{_mib(size)} {kind}") for kind, size in use.weight_bytes_by_kind.items()),
+            *(
+                [("", f"{_mib(use.draft_weight_bytes)} of these are the draft model's")]
+                if use.draft_block_bytes
+                else []
+            ),
+            ("activations", f"{_mib(use.activation_bytes)} for the largest step"),
+            ("KV cache", f"{_mib(self.kv_bytes)} = {self.num_blocks} blocks x {self.block_bytes} bytes"),
             (
                 "",
                 f"block_bytes = 2 x {model.num_layers} layers x {model.num_kv_heads} kv_heads x {BLOCK_SIZE} tokens x "
-                f"{model.kv_head_bytes(self.kv_cache_dtype)} bytes = {block}",
+                f"{model.kv_head_bytes(self.kv_cache_dtype)} bytes = {model.block_bytes(self.kv_cache_dtype)}",
             ),
+            *([("", f"and {use.draft_block_bytes} for the draft model")] if use.draft_block_bytes else []),
             (
                 "",
                 f"{model.head_dim} head_dim in {self.kv_cache_dtype}"
@@ -113,15 +121,18 @@ def num_blocks_for(max_model_len: int) -> int:
     return -(-(max_model_len - 1) // BLOCK_SIZE)
 
 
-def step_activation_bytes(model: ModelConfig, *, max_num_batched_tokens: int, max_num_seqs: int) -> int:
+def step_activation_bytes(
+    model: ModelConfig, *, max_num_batched_tokens: int, max_num_seqs: int, num_drafts: int = 0
+) -> int:
     """What the largest step needs beside weights and KV, from the model's shape.
 
     Float32 for each token: the residual, a normed copy, Q, K and V, the attention's output, the MLP's two halves and
-    their product; and the logits, for at most every sequence, or for a piece of a prompt whose own are wanted.
+    their product; and the logits, for at most every sequence and each of its drafts, or for a piece of a prompt whose
+    own are wanted.
     """
     attention = (2 * model.num_heads + 2 * model.num_kv_heads) * model.head_dim
     per_token = 3 * model.hidden_size + attention + 3 * model.intermediate_size
-    num_logits_rows = min(max(max_num_seqs, SCORED_PIECE_TOKENS), max_num_batched_tokens)
+    num_logits_rows = min(max(max_num_seqs * (1 + num_drafts), SCORED_PIECE_TOKENS), max_num_batched_tokens)
     return FLOAT32_BYTES * (max_num_batched_tokens * per_token + num_logits_rows * model.vocab_size)
 
 
@@ -136,7 +147,7 @@ def plan_memory(model: ModelConfig, kv_cache_dtype: str, use: MemoryUse, wishes:
         raise ValueError(
             f"max_model_len is {wishes.max_model_len} and the model has {longest} positions; lower --max-model-len"
         )
-    block_bytes = model.block_bytes(kv_cache_dtype)
+    block_bytes = model.block_bytes(kv_cache_dtype) + use.draft_block_bytes
     kv_bytes, rule = _kv_budget(use, wishes, num_blocks_for(wishes.max_model_len or longest) * block_bytes)
     num_blocks = kv_bytes // block_bytes
     if num_blocks < 1:

@@ -60,6 +60,8 @@ class NgramIndex:
 class PromptLookup:
     """Guesses from each request's own tokens: what an edit, a summary or an answer with quotations repeats."""
 
+    is_free = True
+
     def __init__(self, table: SequenceTable, *, min_length: int, max_length: int) -> None:
         self._table = table
         self._min_length = min_length

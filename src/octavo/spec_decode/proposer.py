@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from octavo.backends.ops import Int32Array
@@ -19,6 +19,8 @@ class SequenceTable(Protocol):
 class Proposer(Protocol):
     """Guesses the tokens that follow. A guess can cost time and nothing else: answers do not depend on it."""
 
+    is_free: bool  # whether a guess takes no time worth speaking of
+
     def apply(self, scheduled: SchedulerOutput) -> None:
         """Learn of a step's rows and blocks, after the table has and before the step runs."""
         ...
@@ -31,9 +33,16 @@ class Proposer(Protocol):
         ...
 
     def pass_s(self, num_tokens: int) -> float:
-        """Seconds of computing `num_tokens` tokens for guesses at once; 0 where a guess costs nothing."""
+        """Seconds of computing `num_tokens` tokens for guesses at once."""
         ...
 
     def num_missing(self, row: int) -> int:
         """How many tokens have to be computed before the first guess for the row, beside its last one."""
         ...
+
+
+def num_equal(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many of the first tokens are the same."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
+    )

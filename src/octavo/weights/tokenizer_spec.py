@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -41,3 +42,15 @@ class TokenizerSpec:
     bos_token: str | None
     eos_token: str | None
     adds_bos: bool | None  # whether text begins with the BOS token; None: as tokenizer.json says
+
+    def tokens(self) -> dict[int, str]:
+        """The tokens by id, as the file spells them; both formats spell alike."""
+        if isinstance(self.vocabulary, GGUFVocabulary):
+            return dict(enumerate(self.vocabulary.tokens))
+        content = json.loads(self.vocabulary.read_bytes())
+        vocabulary = content["model"]["vocab"]
+        if isinstance(vocabulary, dict):
+            tokens = {token_id: token for token, token_id in vocabulary.items()}
+        else:  # a unigram model's: tokens and scores, in the order of the ids
+            tokens = {token_id: token for token_id, (token, _) in enumerate(vocabulary)}
+        return tokens | {added["id"]: added["content"] for added in content.get("added_tokens", ())}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from octavo.core.messages import SampledRow, ScheduledRow, SchedulerOutput
 from octavo.spec_decode.draft_budget import DraftBudget, Outlook
-from octavo.spec_decode.proposer import Proposer
+from octavo.spec_decode.proposer import Proposer, num_equal
 from octavo.worker.request_table import RequestTable
 
 EXPECTED_TOKENS = 64  # that an output goes on for, or else as many as it has: nobody knows
@@ -49,7 +49,7 @@ class Drafter:
         outlooks = [self._outlook(row.row) for row in sampled if self._goes_on(row)]
         num_drafts_by_row = self._budget.allot(outlooks)
         wanted = num_drafts_by_row
-        if self._proposer.pass_s(1) == 0:  # to see whether it is right costs nothing
+        if self._proposer.is_free:  # so is seeing whether it is right
             wanted = {outlook.row: outlook.max_drafts for outlook in outlooks}
         guesses = self._proposer.propose(wanted)
         self._guess_by_row |= {row: self._allowed(row, guess) for row, guess in guesses.items()}
@@ -77,10 +77,3 @@ class Drafter:
     def _with_drafts(self, sampled: SampledRow, num_drafts: int) -> SampledRow:
         guess = self._guess_by_row.get(sampled.row)
         return sampled._replace(draft_token_ids=tuple(guess[:num_drafts])) if guess and num_drafts else sampled
-
-
-def num_equal(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many of the first tokens are the same."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
-    )
