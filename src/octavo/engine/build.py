@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from octavo.backends.ops import Backend, Model
 from octavo.backends.reference.backend import ReferenceBackend
-from octavo.config import BLOCK_SIZE, EngineConfig
+from octavo.config import BLOCK_SIZE, STORED, EngineConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.engine_core import EngineCore
 from octavo.core.kv_cache_manager import KVCacheManager
@@ -54,6 +54,7 @@ def build_engine(
     CheckpointError for a damaged checkpoint.
     """
     enter = on_phase or (lambda phase: None)
+    _check_quantization(config, checkpoint)
     vocab_size = min(checkpoint.vocab_size, checkpoint.config.vocab_size)
     sampling_defaults = checkpoint.sampling_defaults if config.generation_config == "auto" else {}
     enter("loading weights")
@@ -88,7 +89,21 @@ def _make_backend(config: EngineConfig, num_threads: int) -> Backend:
         return ReferenceBackend()
     from octavo.backends.native.backend import NativeBackend  # not above: the reference needs no extension
 
-    return NativeBackend(num_threads, dtype=config.dtype, quantization=config.quantization)
+    return NativeBackend(
+        num_threads,
+        dtype=config.dtype,
+        quantization=config.requantization,
+        has_float_activations=config.activation_dtype == "float",
+    )
+
+
+def _check_quantization(config: EngineConfig, checkpoint: Checkpoint) -> None:
+    """Raise ValueError if the configuration says that the checkpoint is quantized by another method than it is."""
+    if config.quantization in STORED and config.quantization != checkpoint.quantization:
+        found = "floats" if checkpoint.quantization is None else f"weights quantized by {checkpoint.quantization}"
+        raise ValueError(
+            f"quantization is {config.quantization!r} and {checkpoint.name} holds {found}; leave --quantization out"
+        )
 
 
 def _load(
