@@ -25,7 +25,6 @@ class DashboardData(msgspec.Struct, frozen=True):
     model: str
     version: str
     max_num_seqs: int
-    max_num_batched_tokens: int
     stats: StepStats
     snapshot: Snapshot
     curves: Curves
@@ -47,7 +46,6 @@ async def get_dashboard_data(request: Request) -> Response:
         model=serving.model_names[0],
         version=octavo.__version__,
         max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
         stats=engine.stats,
         snapshot=snapshot,
         curves=history.curves(now_s),
