@@ -143,6 +143,7 @@ class EngineConfig:
     generation_config: str = "auto"  # where sampling defaults come from: "auto": the checkpoint; "vllm": SamplingParams
     num_threads: int | None = None  # kernel threads; default: the CPUs this process may use
     speculative_config: SpeculativeConfig | None = None  # how to guess tokens ahead; None: not at all
+    step_log: str | None = None  # a file that gets a line for each step: what it ran, and how long it took
     seed: int | None = None  # where requests without a seed get theirs from; None: fresh randomness
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from octavo.cli.chat import ChatOptions, chat
 from octavo.cli.doctor import doctor
 from octavo.cli.generate import GenerateOptions, generate
 from octavo.cli.list_options import ListOptionsCommand
+from octavo.cli.offline_bench import LatencyOptions, ThroughputOptions, bench_latency, bench_throughput
 from octavo.cli.options import command
 from octavo.cli.plan import PlanOptions, plan
 from octavo.cli.run_batch import RunBatchOptions, run_batch
@@ -32,8 +33,12 @@ def main() -> None:
     app.command("plan")(command(PlanOptions, plan))
     app.command("simulate")(command(SimulateOptions, simulate))
     app.command("doctor")(doctor)
-    measuring = typer.Typer(help="Measure a server: what it carries, and what that costs.", no_args_is_help=True)
+    measuring = typer.Typer(
+        help="Measure a server, or a model without one: what it carries, and what that costs.", no_args_is_help=True
+    )
     measuring.command("serve")(command(BenchOptions, bench))
     measuring.command("sweep")(command(SweepOptions, sweep))
+    measuring.command("latency")(command(LatencyOptions, bench_latency))
+    measuring.command("throughput")(command(ThroughputOptions, bench_throughput))
     app.add_typer(measuring, name="bench")
     app()

@@ -74,6 +74,9 @@ class EngineOptions:
     generation_config: Annotated[
         str, typer.Option(help="Sampling defaults: auto, the checkpoint's own, or vllm, none but the API's.")
     ] = "auto"
+    step_log: Annotated[
+        str | None, typer.Option(help="Append a line for each step to this file, for `octavo simulate --fit`.")
+    ] = None
     seed: Annotated[
         int | None, typer.Option(help="Where requests without a seed get theirs from; by default fresh randomness.")
     ] = None

@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from octavo.backends.ops import Backend, Model
 from octavo.backends.reference.backend import ReferenceBackend
 from octavo.config import BLOCK_SIZE, STORED, EngineConfig
 from octavo.core.admission import AdmissionLimits
 from octavo.core.engine_core import EngineCore
+from octavo.core.executor import Executor
 from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.scheduler import Scheduler
 from octavo.core.step_budget import StepBudget
@@ -20,6 +22,7 @@ from octavo.engine import host
 from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
 from octavo.engine.speculation import LoadedDraft, load_draft, make_drafter
 from octavo.executor.in_process import InProcessExecutor
+from octavo.executor.step_log import StepLog
 from octavo.models.registry import build_model
 from octavo.structured.compiler import GrammarCompiler
 from octavo.weights.checkpoint import Checkpoint
@@ -78,7 +81,10 @@ def build_engine(
     runner = ModelRunner(backend.prepare(model, kv), kv, table, vocab_size=vocab_size, drafter=drafter)
     scheduler = _make_scheduler(config, memory)
     step_budget = StepBudget(config.target_itl_ms / 1000) if config.target_itl_ms else None
-    core = EngineCore(scheduler, InProcessExecutor(runner), time.monotonic, step_budget)
+    executor: Executor = InProcessExecutor(runner)
+    if config.step_log is not None:
+        executor = StepLog(executor, Path(config.step_log))
+    core = EngineCore(scheduler, executor, time.monotonic, step_budget)
     return BuiltEngine(
         core, grammars, config, scheduler.limits, memory, vocab_size, checkpoint.eos_token_ids, sampling_defaults
     )

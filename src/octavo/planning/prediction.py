@@ -18,7 +18,7 @@ from octavo.sim.replay import ReplayReport
 from octavo.sim.simulator import PlainModel, Simulator
 
 ONE_TOKEN_A_WORD = TokenLine(1.0, 0.0)
-TOKEN_BY_WORD = {word: token_id for token_id, word in enumerate(WORDS)}
+PLACE_BY_WORD = {word: place for place, word in enumerate(WORDS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ def predict(
     return Prediction(summarize(outcomes(requests, replay), objective_ms), replay)
 
 
-def engine_requests(load: Sequence[LoadRequest]) -> list[EngineRequest]:
-    """The requests as an engine gets them, a token for each word of their prompts."""
+def engine_requests(load: Sequence[LoadRequest], first_token_id: int = 0) -> list[EngineRequest]:
+    """The requests as an engine gets them: of each word of their prompts one token, from `first_token_id` on."""
     return [
         EngineRequest(
             f"{index}",
-            tuple(TOKEN_BY_WORD[word] for word in request.prompt.split()),
+            tuple(first_token_id + PLACE_BY_WORD[word] for word in request.prompt.split()),
             SamplingParams(max_tokens=request.num_output_tokens, temperature=0, ignore_eos=True),
             seed=0,
             arrival_s=request.arrival_s,
