@@ -34,6 +34,7 @@ class EngineCore:
         self._clock = clock
         self._step_budget = step_budget
         self._aborted: list[RequestOutput] = []
+        self._no_drafts_reason = ""
 
     @property
     def has_unfinished(self) -> bool:
@@ -56,7 +57,9 @@ class EngineCore:
         scheduled = self.scheduler.schedule(started_s, self._max_num_tokens())
         if scheduled.scheduled:
             handle = self._executor.execute(scheduled)
-            outputs += self.scheduler.update(scheduled, handle.result())
+            output = handle.result()
+            outputs += self.scheduler.update(scheduled, output)
+            self._no_drafts_reason = output.no_drafts_reason
         step_s = self._clock() - started_s
         if self._step_budget and scheduled.scheduled:
             self._step_budget.observe(scheduled.num_tokens, step_s)
@@ -84,5 +87,9 @@ class EngineCore:
             num_preemptions_total=totals.num_preemptions,
             num_prefix_queries_total=totals.num_prefix_queries,
             num_prefix_hits_total=totals.num_prefix_hits,
+            num_drafts_total=totals.num_drafts,
+            num_draft_tokens_total=totals.num_draft_tokens,
+            num_accepted_tokens_per_pos_total=tuple(totals.num_accepted_by_position),
+            no_drafts_reason=self._no_drafts_reason,
             step_s=step_s,
         )

@@ -112,6 +112,7 @@ class ModelRunnerOutput:
 
     step_id: int
     sampled: tuple[SampledRow, ...]
+    no_drafts_reason: str = ""  # why nothing is drafted for the next step, where it does not pay
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +144,9 @@ class StepStats:
     num_preemptions_total: int = 0
     num_prefix_queries_total: int = 0  # tokens looked up in the prefix cache
     num_prefix_hits_total: int = 0  # tokens found there
+    num_drafts_total: int = 0  # runs of drafts that were verified
+    num_draft_tokens_total: int = 0  # in these
+    num_accepted_tokens_per_pos_total: tuple[int, ...] = ()  # how often the i-th draft of a run was right
+    no_drafts_reason: str = ""
     step_s: float = 0.0
     num_prompt_tokens: int = 0  # of num_tokens, those of chunks: of a prompt, or of what a preemption lost

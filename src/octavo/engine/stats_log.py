@@ -46,5 +46,21 @@ class StatsLog:
             100 * num_hit / max(1, num_queried),
             stats.num_preemptions_total - self._before.num_preemptions_total,
         )
+        if stats.num_drafts_total or stats.no_drafts_reason:
+            self._log_drafts(stats)
         self._before = stats
         self._num_steps = self._num_tokens = self._num_output_tokens = 0
+
+    def _log_drafts(self, stats: StepStats) -> None:
+        before = self._before
+        num_drafts = stats.num_draft_tokens_total - before.num_draft_tokens_total
+        num_accepted = sum(stats.num_accepted_tokens_per_pos_total) - sum(before.num_accepted_tokens_per_pos_total)
+        num_runs = stats.num_drafts_total - before.num_drafts_total
+        logger.info(
+            "drafts %d, accepted %d (%.0f%%), %.2f tokens a run%s",
+            num_drafts,
+            num_accepted,
+            100 * num_accepted / max(1, num_drafts),
+            1 + num_accepted / max(1, num_runs),
+            f"; none now: {stats.no_drafts_reason}" if stats.no_drafts_reason else "",
+        )

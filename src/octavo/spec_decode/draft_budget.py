@@ -110,7 +110,7 @@ class DraftBudget:
                 break
             tokens, seconds = tokens + gain, seconds + cost_s
             num_drafts_by_row |= dict.fromkeys(gains, depth)
-        if not num_drafts_by_row:
+        if not num_drafts_by_row and any(outlook.max_drafts for outlook in outlooks):
             self.reason = (
                 f"a draft takes {1000 * (pass_s + draft_s):.1f} ms and {max(rate_by_row.values()):.0%} of them are "
                 f"right at best; without, a token takes {1000 * seconds / tokens:.1f} ms"

@@ -48,7 +48,8 @@ class ModelRunner:
             self._drafter.apply(scheduled)
         entries = self._scorer.run(scheduled)
         sampled = self._run(entries) if entries else ()
-        return ModelRunnerOutput(scheduled.step_id, self._scorer.report(sampled))
+        reason = self._drafter.reason if self._drafter is not None else ""
+        return ModelRunnerOutput(scheduled.step_id, self._scorer.report(sampled), reason)
 
     def _run(self, entries: Sequence[ScheduledRow]) -> tuple[SampledRow, ...]:
         started_s = time.perf_counter()
