@@ -11,6 +11,7 @@ from octavo.core.admission import RequestRejected
 from octavo.core.sampling_params import ParameterError, RequestOutputKind, SamplingParams
 from octavo.engine import async_engine, wire
 from octavo.engine.engine_status import EngineState, EngineUnavailableError
+from octavo.engine.heartbeat_watch import HeartbeatWatch
 from tests.engine.tiny_model import byte_id
 from tests.server.scripted_core import TEXT
 
@@ -117,7 +118,8 @@ async def test_nothing_before_the_start_or_after_the_end(loading_engine, core):
 async def test_a_process_that_stands_still_is_ended(engine, core, monkeypatch):
     monkeypatch.setattr(wire, "HEARTBEAT_S", 0.01)
     core.say(wire.Heartbeat(0.0))
-    engine._tasks.append(asyncio.create_task(engine._watch(core)))  # the one that runs sleeps for seconds
+    watch = HeartbeatWatch(core, engine._life)  # the one that runs sleeps for seconds
+    engine._tasks.append(asyncio.create_task(watch.keep()))
     while engine.status.state is not EngineState.DEAD:
         await asyncio.sleep(0.01)
     assert "no sign of life" in engine.status.message

@@ -15,6 +15,7 @@ from octavo.cli.options import EngineOptions
 if TYPE_CHECKING:
     from octavo.config import EngineConfig
     from octavo.engine.async_engine import AsyncEngine
+    from octavo.engine.request_tracer import RequestTracer
     from octavo.server.server_config import ServerConfig
 
 BACKLOG = 2048  # connections that wait while the server is busy
@@ -76,6 +77,10 @@ class ServeOptions(EngineOptions):
     restart: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Start an engine that dies again, once; else end, with 1.")
     ] = False
+    otlp_traces_endpoint: Annotated[
+        str | None,
+        typer.Option(help="Where to send OpenTelemetry spans: http://HOST:4318/v1/traces. Needs octavo[otel]."),
+    ] = None
     log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text"
     shutdown_timeout: Annotated[
         float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
@@ -114,6 +119,7 @@ class ServeOptions(EngineOptions):
 def serve(options: ServeOptions) -> None:
     """Serve a model over HTTP, by the OpenAI API. Ctrl-C lets running requests finish, a second one ends them."""
     config, server_config = options.engine_config(), options.server_config()
+    tracer = _connect_tracer(options.otlp_traces_endpoint)
     listener = _listen(options.host, options.port)  # first of all: clients wait for a port, not for a refusal
     host, port = listener.getsockname()[:2]
     scheme = "https" if server_config.ssl_certfile else "http"
@@ -130,7 +136,9 @@ def serve(options: ServeOptions) -> None:
     configure_logging(server_config.log_format)
 
     async def run() -> None:
-        engine = AsyncEngine(config, metrics_prefix=options.metrics_prefix, log_format=options.log_format)
+        engine = AsyncEngine(
+            config, metrics_prefix=options.metrics_prefix, log_format=options.log_format, tracer=tracer
+        )
         await HttpServer(engine, server_config, listener).run(_print_start)
 
     try:
@@ -141,6 +149,18 @@ def serve(options: ServeOptions) -> None:
         else:
             logging.getLogger("octavo.server").critical("%s", error)
         raise typer.Exit(1) from None
+    finally:
+        if tracer is not None:
+            tracer.close()
+
+
+def _connect_tracer(endpoint: str | None) -> RequestTracer | None:
+    from octavo.engine.request_tracer import RequestTracer
+
+    try:
+        return RequestTracer.connect(endpoint) if endpoint else None
+    except ImportError as error:
+        raise typer.BadParameter(str(error), param_hint="--otlp-traces-endpoint") from None
 
 
 def _listen(host: str, port: int) -> socket.socket:

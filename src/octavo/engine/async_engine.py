@@ -18,12 +18,14 @@ from octavo.engine.core_client import CoreClient
 from octavo.engine.engine_status import EngineLife, EngineState, EngineStatus, EngineUnavailableError, describe_exit
 from octavo.engine.front import Front
 from octavo.engine.generation_stream import GenerationStream
+from octavo.engine.heartbeat_watch import HeartbeatWatch
 from octavo.engine.history import History
 from octavo.engine.input_processor import InputProcessor, Prompt
 from octavo.engine.metrics import EngineMetrics
 from octavo.engine.outputs import GenerationOutput
 from octavo.engine.queue_limit import QueueLimit
 from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
+from octavo.engine.request_tracer import RequestTracer
 from octavo.engine.stats_log import StatsLog
 from octavo.engine.text_workers import TextWorkers
 from octavo.weights.source import CheckpointError
@@ -31,8 +33,6 @@ from octavo.weights.source import CheckpointError
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
 
-MAX_SILENT_HEARTBEATS = 10  # 5 s
-MAX_SILENT_HEARTBEATS_AT_START = 40  # where too much else runs, importing numpy alone takes seconds
 MAX_STEP_S = 600.0  # 512 tokens through 8 billion parameters on two cores take minutes
 
 logger = logging.getLogger("octavo.engine")
@@ -45,10 +45,18 @@ class AsyncEngine:
     call until a `restart`.
     """
 
-    def __init__(self, config: EngineConfig, *, metrics_prefix: str = "octavo:", log_format: str = "text") -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        metrics_prefix: str = "octavo:",
+        log_format: str = "text",
+        tracer: RequestTracer | None = None,
+    ) -> None:
         self._config = config
         self._metrics_prefix = metrics_prefix
         self._log_format = log_format  # of the engine process
+        self._tracer = tracer
         self._metrics: EngineMetrics | None = None  # until the model's name is known
         self._reset()
 
@@ -60,15 +68,15 @@ class AsyncEngine:
         self._client: CoreClient | None = None
         self._ready: wire.Ready | None = None
         self._front: Front | None = None
-        self._num_silent_heartbeats = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start the engine process and return at once; `status` and `wait_until_ready` tell how it goes."""
         self._client = await CoreClient.launch(self._config, self._log_format)
+        watch = HeartbeatWatch(self._client, self._life)
         self._tasks = [
-            asyncio.create_task(self._receive(self._client)),
-            asyncio.create_task(self._watch(self._client)),
+            asyncio.create_task(self._receive(self._client, watch)),
+            asyncio.create_task(watch.keep()),
         ]
 
     async def wait_until_ready(self) -> None:
@@ -212,12 +220,12 @@ class AsyncEngine:
             raise EngineUnavailableError(self.status)
         return await self._require_front().inspect()
 
-    async def _receive(self, client: CoreClient) -> None:
+    async def _receive(self, client: CoreClient, watch: HeartbeatWatch) -> None:
         """Take what the engine process sends, until it is gone."""
         opening = asyncio.create_task(asyncio.to_thread(_open_tokenizer, self._config.model))
         try:
             while (message := await client.receive()) is not None:
-                self._num_silent_heartbeats = 0
+                watch.hear()
                 if isinstance(message, wire.Ready):
                     self._enter_ready(message, client, await opening)
                 else:
@@ -242,7 +250,8 @@ class AsyncEngine:
             seed=ready.config.seed,
         )
         if self._metrics is None:
-            self._metrics = EngineMetrics(ready.config.served_model_name or ready.config.model, self._metrics_prefix)
+            name = ready.config.served_model_name or ready.config.model
+            self._metrics = EngineMetrics(name, self._metrics_prefix, self._tracer)
         self._metrics.begin_process()
         self._front = Front(tokenizer, inputs, self._metrics, _queue_limit(ready.config), client.send)
         self._ready = ready
@@ -265,17 +274,6 @@ class AsyncEngine:
                 self._life.failure = text
             case wire.Heartbeat(step_s) if step_s > MAX_STEP_S:
                 self._life.failure = f"a step has taken {step_s:.0f} s; at most {MAX_STEP_S:.0f} s are allowed"
-                client.kill()
-
-    async def _watch(self, client: CoreClient) -> None:
-        """Kill an engine process that stands still; `_receive` then takes it for dead like any other."""
-        while True:
-            # Counted, not timed: while this process is stopped itself, the other's silence means nothing.
-            await asyncio.sleep(wire.HEARTBEAT_S)
-            self._num_silent_heartbeats += 1
-            limit = MAX_SILENT_HEARTBEATS_AT_START if self._ready is None else MAX_SILENT_HEARTBEATS
-            if self._num_silent_heartbeats > limit:
-                self._life.failure = f"its process gave no sign of life for {limit * wire.HEARTBEAT_S:.0f} s"
                 client.kill()
 
     def _require_front(self) -> Front:

@@ -46,6 +46,11 @@ class EngineLife:
         elapsed_s = self._start_took_s or time.monotonic() - self._started_s
         return EngineStatus(self._state, self.phase, elapsed_s, self.failure)
 
+    @property
+    def has_started(self) -> bool:
+        """Whether the start has ended well."""
+        return self._start_took_s is not None
+
     def check_ready(self) -> None:
         """Raise EngineUnavailableError, which says why, unless requests are welcome."""
         if self._state is not EngineState.READY:

@@ -64,7 +64,7 @@ class Front:
         for request, prompt in zip(requests, prompts, strict=True):
             self._stream_by_id[request.request_id] = stream
             self._outputs.add_request(request, prompt_text(prompt))
-            self._metrics.add_request(request)
+            self._metrics.add_request(request, terms.traceparent)
             self.limit.enter(request.request_id, params.n, len(request.prompt_token_ids))
             self._send(wire.Add(request))
         self._idle.clear()

@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from octavo.core.messages import EngineRequest, RequestOutput, StepStats
 from octavo.engine.history import History
+from octavo.engine.request_times import ChoiceTimes, RequestTimes
+from octavo.engine.request_tracer import RequestTracer
 
 MODEL_LABEL = "model_name"
 SHORT_TIMES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
@@ -47,10 +49,11 @@ HISTOGRAMS = {
 class EngineMetrics:
     """Counts for one model. Forget every request that is not seen to its end, or it is kept for ever."""
 
-    def __init__(self, model_name: str, prefix: str = "octavo:") -> None:
+    def __init__(self, model_name: str, prefix: str = "octavo:", tracer: RequestTracer | None = None) -> None:
         self.history = History()
         self._registry = CollectorRegistry()
         self._model_name = model_name
+        self._tracer = tracer
         labels = [MODEL_LABEL]
         gauges = {name: Gauge(prefix + name, text, labels, registry=self._registry) for name, text in GAUGES.items()}
         counters = {
@@ -70,7 +73,7 @@ class EngineMetrics:
             f"{prefix}admission_rejections", "Requests refused.", [*labels, "reason"], registry=self._registry
         )
         self._stats = StepStats()
-        self._times_by_id: dict[str, _RequestTimes] = {}
+        self._times_by_id: dict[str, RequestTimes] = {}
 
     @property
     def num_requests(self) -> int:
@@ -85,13 +88,15 @@ class EngineMetrics:
         """All of it in the text format 0.0.4."""
         return generate_latest(self._registry)
 
-    def add_request(self, request: EngineRequest) -> None:
-        """A request is on its way to the core."""
-        self._times_by_id[request.request_id] = _RequestTimes(request)
+    def add_request(self, request: EngineRequest, traceparent: str = "") -> None:
+        """A request is on its way to the core; `traceparent` is the span of its client, if that has one."""
+        self._times_by_id[request.request_id] = RequestTimes(request, traceparent)
 
     def forget(self, request_id: str) -> None:
-        """A request is not followed any further. Unknown ids are ignored."""
-        self._times_by_id.pop(request_id, None)
+        """A request has ended, or is left alone. Unknown ids are ignored."""
+        times = self._times_by_id.pop(request_id, None)
+        if self._tracer and times:
+            self._tracer.record(self._model_name, times)
 
     def count_rejection(self, reason: str) -> None:
         """A request was refused, by the code of its error."""
@@ -126,15 +131,16 @@ class EngineMetrics:
             if request_id in self._times_by_id:
                 self._end(self._times_by_id[request_id], index, "stop")
 
-    def _take_tokens(self, times: _RequestTimes, output: RequestOutput, now_s: float) -> None:
+    def _take_tokens(self, times: RequestTimes, output: RequestOutput, now_s: float) -> None:
         num_tokens = len(output.new_token_ids)
         self._counters["generation_tokens"].inc(num_tokens)
         choice = times.choice_by_index.get(output.index)
         if choice is None:
             if not times.choice_by_index:  # the choices share one prompt, and the first to come tells of it
-                self._counters["prompt_tokens"].inc(times.num_prompt_tokens)
-                self._histograms["request_prompt_tokens"].observe(times.num_prompt_tokens)
-            times.choice_by_index[output.index] = _ChoiceTimes(now_s, now_s, num_tokens)
+                self._counters["prompt_tokens"].inc(len(times.request.prompt_token_ids))
+                self._histograms["request_prompt_tokens"].observe(len(times.request.prompt_token_ids))
+                times.scheduled_s = output.scheduled_s
+            times.choice_by_index[output.index] = ChoiceTimes(now_s, now_s, num_tokens)
             self._histograms["time_to_first_token_seconds"].observe(now_s - times.arrival_s)
             self.history.take_first_tokens(num_tokens, now_s - times.arrival_s, now_s)
             if output.scheduled_s:
@@ -146,7 +152,8 @@ class EngineMetrics:
             choice.last_s = now_s
             choice.num_tokens += num_tokens
 
-    def _end(self, times: _RequestTimes, index: int, finish_reason: str) -> None:
+    def _end(self, times: RequestTimes, index: int, finish_reason: str) -> None:
+        times.finish_reason_by_index[index] = finish_reason
         self._ended.labels(self._model_name, finish_reason).inc()
         choice = times.choice_by_index.get(index)
         if choice is None or finish_reason not in ("stop", "length"):
@@ -158,21 +165,3 @@ class EngineMetrics:
         if choice.num_tokens > 1:
             mean_s = decode_s / (choice.num_tokens - 1)
             self._histograms["request_time_per_output_token_seconds"].observe(mean_s)
-
-
-class _ChoiceTimes:
-    __slots__ = ("first_s", "last_s", "num_tokens")
-
-    def __init__(self, first_s: float, last_s: float, num_tokens: int) -> None:
-        self.first_s = first_s
-        self.last_s = last_s
-        self.num_tokens = num_tokens
-
-
-class _RequestTimes:
-    __slots__ = ("arrival_s", "choice_by_index", "num_prompt_tokens")
-
-    def __init__(self, request: EngineRequest) -> None:
-        self.arrival_s = request.arrival_s
-        self.num_prompt_tokens = len(request.prompt_token_ids)
-        self.choice_by_index: dict[int, _ChoiceTimes] = {}

@@ -38,4 +38,5 @@ def terms_of(
         cache_salt=tenant_salt(request, cache_salt),
         queue_timeout_s=config.queue_timeout_s,
         timeout_s=min(limits, default=None),
+        traceparent=request.headers.get("traceparent", ""),
     )
