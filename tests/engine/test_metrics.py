@@ -96,3 +96,27 @@ def test_states_are_gauges_and_totals_are_counters():
     assert found["vllm:num_preemptions_total"] == 1
     assert (found["vllm:iteration_tokens_total_sum"], found["vllm:iteration_tokens_total_count"]) == (64, 1)
     assert found["vllm:admission_rejections_total/context_length_exceeded"] == 1
+
+
+def test_drafts_are_counted_by_place_and_anew_after_a_restart():
+    counted = EngineMetrics("m")
+    totals = {"num_drafts_total": 3, "num_draft_tokens_total": 9}
+    counted.take_stats(StepStats(num_tokens=4, num_accepted_tokens_per_pos_total=(3, 1, 0), **totals))
+    counted.take_stats(StepStats(num_tokens=4, num_accepted_tokens_per_pos_total=(3, 1, 0), **totals))
+    totals = {"num_drafts_total": 4, "num_draft_tokens_total": 14}
+    counted.take_stats(StepStats(num_tokens=4, num_accepted_tokens_per_pos_total=(4, 2, 1, 1, 0), **totals))
+    counted.begin_process()
+    counted.take_stats(
+        StepStats(
+            num_tokens=4,
+            num_drafts_total=1,
+            num_draft_tokens_total=2,
+            num_accepted_tokens_per_pos_total=(1, 1),
+        )
+    )
+    found = samples(counted)
+    assert found["octavo:spec_decode_num_drafts_total"] == 5
+    assert found["octavo:spec_decode_num_draft_tokens_total"] == 16
+    assert found["octavo:spec_decode_num_accepted_tokens_total"] == 10
+    per_place = [found[f"octavo:spec_decode_num_accepted_tokens_per_pos_total/{place}"] for place in range(5)]
+    assert per_place == [5, 3, 1, 1, 0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -31,6 +32,9 @@ COUNTERS = {
     "num_preemptions": "Requests that gave up their blocks and waited again.",
     "prompt_tokens": "Prompt tokens of the requests that were answered.",
     "generation_tokens": "Tokens generated.",
+    "spec_decode_num_drafts": "Runs of drafts that were verified.",
+    "spec_decode_num_draft_tokens": "Drafts that were verified.",
+    "spec_decode_num_accepted_tokens": "Drafts that were right.",
 }
 HISTOGRAMS = {
     "time_to_first_token_seconds": (LONG_TIMES_S, "From the door to the first token."),
@@ -72,6 +76,12 @@ class EngineMetrics:
         self._rejected = Counter(
             f"{prefix}admission_rejections", "Requests refused.", [*labels, "reason"], registry=self._registry
         )
+        self._accepted_at = Counter(
+            f"{prefix}spec_decode_num_accepted_tokens_per_pos",
+            "Drafts that were right, by their place in a run.",
+            [*labels, "position"],
+            registry=self._registry,
+        )
         self._stats = StepStats()
         self._times_by_id: dict[str, RequestTimes] = {}
 
@@ -112,9 +122,20 @@ class EngineMetrics:
         self._counters["prefix_cache_queries"].inc(stats.num_prefix_queries_total - before.num_prefix_queries_total)
         self._counters["prefix_cache_hits"].inc(stats.num_prefix_hits_total - before.num_prefix_hits_total)
         self._counters["num_preemptions"].inc(stats.num_preemptions_total - before.num_preemptions_total)
+        if stats.num_drafts_total > before.num_drafts_total:
+            self._take_drafts(before, stats)
         if stats.num_tokens:
             self._histograms["iteration_tokens_total"].observe(stats.num_tokens)
             self.history.take_step(stats, time.monotonic())
+
+    def _take_drafts(self, before: StepStats, stats: StepStats) -> None:
+        self._counters["spec_decode_num_drafts"].inc(stats.num_drafts_total - before.num_drafts_total)
+        num_draft_tokens = stats.num_draft_tokens_total - before.num_draft_tokens_total
+        self._counters["spec_decode_num_draft_tokens"].inc(num_draft_tokens)
+        old, new = before.num_accepted_tokens_per_pos_total, stats.num_accepted_tokens_per_pos_total
+        for position, (earlier, later) in enumerate(zip_longest(old, new, fillvalue=0)):
+            self._accepted_at.labels(self._model_name, str(position)).inc(later - earlier)
+        self._counters["spec_decode_num_accepted_tokens"].inc(sum(new) - sum(old))
 
     def take_outputs(self, outputs: Iterable[RequestOutput], stopped: Sequence[tuple[str, int]]) -> None:
         """What a step brought; `stopped` are the (request_id, index) that a stop string ended."""
