@@ -4,8 +4,8 @@
 
 All three send the same prompts to `octavo serve`, in a closed loop, and ask for as many tokens each. The server has
 half of the CPUs to itself and caches no prefixes: no tester disturbs what it measures, and none profits from another.
-No two runs are equally fast, so each tester's latencies are compared with what the server itself told of that very run
-at /metrics. `setup.sh aiperf guidellm` makes the testers' environments.
+No two runs are equally fast, so each tester's figures are compared with what the server itself told of that very run at
+/metrics. `setup.sh aiperf guidellm` makes the testers' environments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks import record
 from benchmarks.peers.run_llama_cpp import free_port
@@ -35,7 +35,9 @@ from octavo.bench.report import summarize
 from octavo.bench.workload import LoadRequest, RandomWorkload
 
 INPUT_LEN = Lengths.parse("uniform:64,256")
-OUTPUT_LEN = 64
+OUTPUT_LEN = Lengths.parse("uniform:32,96")
+BODY = {"ignore_eos": True, "temperature": 0}
+TPOT = "request_time_per_output_token_seconds"
 PEERS = record.ROOT / ".peers"
 # A tokenizer of one token, for testers that insist on one.
 TOKENIZER = {
@@ -56,21 +58,10 @@ class Figures(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of one tester, and what the server told of it."""
+    """One run of one tester, and the same figures as the server had them."""
 
-    told: Figures
-    server_ttft_ms: float
-    server_itl_ms: float
-
-    @property
-    def ttft_ratio(self) -> float:
-        """The tester's time to first token over the server's."""
-        return self.told.ttft_ms / self.server_ttft_ms
-
-    @property
-    def itl_ratio(self) -> float:
-        """The tester's inter-token latency over the server's."""
-        return self.told.itl_ms / self.server_itl_ms
+    tester: Figures
+    server: Figures
 
 
 class Job(NamedTuple):
@@ -110,8 +101,8 @@ def main() -> None:
                 run = watch(job, TESTERS[name])
                 runs_by_tester[name].append(run)
                 about = {"tester": name, "model": arguments.model.name, "commit": record.commit()}
-                server = {"server_ttft_ms": run.server_ttft_ms, "server_itl_ms": run.server_itl_ms}
-                print(json.dumps(about | run.told._asdict() | server | machine), flush=True)
+                server = {f"server_{name}": value for name, value in run.server._asdict().items()}
+                print(json.dumps(about | run.tester._asdict() | server | machine), flush=True)
     print(table(runs_by_tester))
 
 
@@ -126,38 +117,49 @@ def serve_command(arguments: argparse.Namespace, port: int, cpus: Sequence[int])
 def prepare(port: int, arguments: argparse.Namespace, folder: Path) -> Job:
     """Make the prompts, warm the server up, and write down what the testers read."""
     base_url = f"http://127.0.0.1:{port}"
-    target = asyncio.run(find_target(Server.parse(base_url), Settings()))
-    workload = RandomWorkload(arguments.requests, INPUT_LEN, Lengths.parse(str(OUTPUT_LEN)))
+    target = asyncio.run(find_target(Server.parse(base_url), Settings(endpoint="chat")))
+    workload = RandomWorkload(arguments.requests, INPUT_LEN, OUTPUT_LEN)
     requests = workload.requests(target.line)
     asyncio.run(run_load(target.client, requests[: arguments.concurrency]))
-    prompts = [json.dumps({"text": request.prompt, "prompt": request.prompt}) for request in requests]
-    (folder / "prompts.jsonl").write_text("\n".join(prompts) + "\n")
+    model = target.about["model"]["id"]
+    common = {"model": model, **BODY, "stream": True, "stream_options": {"include_usage": True}}
+    bodies = [
+        common | {"messages": [{"role": "user", "content": request.prompt}], "max_tokens": request.num_output_tokens}
+        for request in requests
+    ]
+    rows = [{"prompt": request.prompt, "output_tokens_count": request.num_output_tokens} for request in requests]
+    for name, lines in (("bodies.jsonl", bodies), ("prompts.jsonl", rows)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG))
     return Job(base_url, target, requests, arguments.concurrency, folder)
 
 
 def watch(job: Job, tester: Callable[[Job], Figures]) -> Run:
-    """Run a tester between two looks at the server's metrics."""
+    """Run a tester between two looks at the server's metrics.
+
+    The server does not know when a run begins. But so many requests were under way at any time, so their latencies
+    together are that many times as long as the run.
+    """
     before = server_totals(job.base_url)
-    told = tester(job)
-    num_requests, ttft_s, num_timed, tpot_s = (
-        after - then for after, then in zip(server_totals(job.base_url), before, strict=True)
+    figures = tester(job)
+    total = {name: value - before[name] for name, value in server_totals(job.base_url).items()}
+    return Run(
+        figures,
+        Figures(
+            job.concurrency * total["generation_tokens_total"] / total["e2e_request_latency_seconds_sum"],
+            1000 * total["time_to_first_token_seconds_sum"] / total["time_to_first_token_seconds_count"],
+            1000 * total[f"{TPOT}_sum"] / total[f"{TPOT}_count"],
+        ),
     )
-    return Run(told, 1000 * ttft_s / num_requests, 1000 * tpot_s / num_timed)
 
 
-def server_totals(base_url: str) -> list[float]:
-    """Requests that got a first token and their times to it, in seconds; then the same of mean times between tokens."""
+def server_totals(base_url: str) -> dict[str, float]:
+    """What the server has counted since its start, by the names at /metrics."""
     with urllib.request.urlopen(f"{base_url}/metrics") as response:
         text = response.read().decode()
-    totals = []
-    for name in ("time_to_first_token_seconds", "request_time_per_output_token_seconds"):
-        for part in ("count", "sum"):
-            found = re.search(rf"^octavo:{name}_{part}{{.*}} (\S+)$", text, re.MULTILINE)
-            assert found, f"/metrics has no {name}"
-            totals.append(float(found[1]))
-    return totals
+    samples = re.findall(r'^octavo:(\w+){model_name="[^"]*"} (\S+)$', text, re.MULTILINE)
+    return {name: float(value) for name, value in samples}
 
 
 def run_octavo(job: Job) -> Figures:
@@ -172,14 +174,13 @@ def run_aiperf(job: Job) -> Figures:
     options: dict[str, object] = {
         "--model": job.model,
         "--url": job.base_url,
-        "--endpoint-type": "completions",
+        "--endpoint-type": "chat",
         "--tokenizer": job.folder,
-        "--input-file": job.folder / "prompts.jsonl",
-        "--custom-dataset-type": "single-turn",
+        "--input-file": job.folder / "bodies.jsonl",
+        "--custom-dataset-type": "raw-payload",
         "--dataset-sampling-strategy": "sequential",
         "--concurrency": job.concurrency,
         "--request-count": len(job.requests),
-        "--extra-inputs": json.dumps(body()),
         "--output-artifact-dir": job.folder / "aiperf",
         "--ui-type": "none",
     }
@@ -192,9 +193,14 @@ def run_aiperf(job: Job) -> Figures:
 
 def run_guidellm(job: Job) -> Figures:
     """guidellm."""
-    backend = {"kind": "openai_http", "target": job.base_url, "model": job.model, "request_format": "/v1/completions"}
+    backend = {
+        "kind": "openai_http",
+        "target": job.base_url,
+        "model": job.model,
+        "request_format": "/v1/chat/completions",
+    }
     options: dict[str, object] = {
-        "--backend": json.dumps(backend | {"extras": {"body": body()}}),
+        "--backend": json.dumps(backend | {"extras": {"body": BODY}}),
         "--profile": json.dumps({"kind": "concurrent", "streams": [job.concurrency]}),
         "--constraint": json.dumps({"kind": "max_requests", "count": len(job.requests)}),
         "--tokenizer": json.dumps({"kind": "huggingface_auto", "model": str(job.folder)}),
@@ -207,28 +213,22 @@ def run_guidellm(job: Job) -> Figures:
     return Figures(*(benchmark["metrics"][name]["successful"]["mean"] for name in names))
 
 
-def body() -> dict[str, Any]:
-    """What each request asks for, beside its prompt."""
-    return {"max_tokens": OUTPUT_LEN, "ignore_eos": True, "temperature": 0}
-
-
 def call(command: list[str]) -> None:
     """Run a tester; what it writes is shown only if it fails."""
     finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode:
-        sys.exit(f"{command[0]} ended with {finished.returncode}:\n{finished.stdout}\n{finished.stderr}")
+        sys.exit(f"{command[0]} ended with {finished.returncode}:\n{(finished.stdout + finished.stderr)[-3000:]}")
 
 
 def table(runs_by_tester: dict[str, list[Run]]) -> str:
-    """A line a tester: medians over its runs."""
-    lines = [
-        "| | output tokens/s | TTFT, ms | ITL, ms | TTFT over the server's | ITL over the server's |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    """A line a tester: medians over its runs of each figure and, in brackets, of its ratio to the server's own."""
+    lines = ["| | output tokens/s | TTFT, ms | ITL, ms |", "| --- | --- | --- | --- |"]
     for name, runs in runs_by_tester.items():
-        figures = [f"{statistics.median(values):.1f}" for values in zip(*(run.told for run in runs), strict=True)]
-        ratios = [[run.ttft_ratio for run in runs], [run.itl_ratio for run in runs]]
-        cells = [name, *figures, *(f"{statistics.median(values):.3f}" for values in ratios)]
+        cells = [name]
+        for place in range(len(Figures._fields)):
+            value = statistics.median(run.tester[place] for run in runs)
+            ratio = statistics.median(run.tester[place] / run.server[place] for run in runs)
+            cells.append(f"{value:.1f} ({ratio:.3f})")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
