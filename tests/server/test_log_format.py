@@ -57,6 +57,22 @@ async def test_an_exchange_is_one_line(client, caplog):
     )
 
 
+def test_drafts_have_a_line_of_their_own_where_there_are_any(monkeypatch, caplog):
+    clock = ManualClock(7.0)
+    monkeypatch.setattr(stats_log, "time", clock)
+    log = StatsLog()
+    with caplog.at_level(logging.INFO):
+        for step in range(2):
+            drafts = {"num_drafts_total": 40 * step, "num_draft_tokens_total": 120 * step}
+            accepted = (40 * step, 20 * step, 0)
+            log.take(
+                StepStats(step, num_accepted_tokens_per_pos_total=accepted, no_drafts_reason="why", **drafts),
+                num_output_tokens=1,
+            )
+            clock.now_s += 11
+    assert caplog.records[-1].getMessage() == "drafts 120, accepted 60 (50%), 2.50 tokens a run; none now: why"
+
+
 def test_steps_are_summed_up_now_and_then(monkeypatch, caplog):
     clock = ManualClock(7.0)
     monkeypatch.setattr(stats_log, "time", clock)
