@@ -49,9 +49,13 @@ class Server(NamedTuple):
         port = parts.port or (443 if is_tls else 80)
         return cls(parts.hostname, port, is_tls, parts.path.rstrip("/").removesuffix("/v1"), headers or {})
 
+    async def get(self, path: str) -> bytes:
+        """What GET of `path` answers. Raises HttpError and OSError."""
+        return await _joined(self.request("GET", path))
+
     async def get_json(self, path: str) -> Any:
         """What GET of `path` answers. Raises HttpError and OSError."""
-        return msgspec.json.decode(await _joined(self.request("GET", path)))
+        return msgspec.json.decode(await self.get(path))
 
     async def post_json(self, path: str, body: Any) -> Any:
         """What POST of `body` answers. Raises HttpError and OSError."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from octavo.bench.draft_counts import DraftCounts
 from octavo.bench.outcome import Outcome
 
 LATENCY_NAMES = ("ttft", "tpot", "e2el")  # what an objective may limit; inter-token latencies are many a request
@@ -52,6 +53,7 @@ class Report:
     itl: Latency | None
     e2el: Latency | None
     errors: dict[str, int]  # how often each was met
+    drafts: DraftCounts | None = None  # where the server guesses tokens ahead
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON would have it."""
@@ -80,6 +82,8 @@ class Report:
             latency: Latency | None = getattr(self, name)
             figures = asdict(latency).values() if latency else ()
             lines.append(f"{title:<22}" + "".join(f"{figure:10.1f}" for figure in figures))
+        if self.drafts is not None:
+            lines.append(self.drafts.render())
         lines += [f"failed {count} times: {error}" for error, count in self.errors.items()]
         return "\n".join(lines)
 

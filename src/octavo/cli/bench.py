@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from octavo.cli.workload_options import WorkloadOptions
 
 if TYPE_CHECKING:
     from octavo.bench.benchmark import Settings, Target
+    from octavo.bench.draft_counts import DraftCounts
     from octavo.bench.http_client import Server
     from octavo.bench.outcome import Outcome
 
@@ -63,11 +64,11 @@ def bench(options: BenchOptions) -> None:
 
     try:
         objective_ms = parse_objective(options.goodput or [])
-        about, outcomes = asyncio.run(_measure(options))
+        about, outcomes, drafts = asyncio.run(_measure(options))
     except (HttpError, OSError, ValueError) as error:
         typer.echo(f"octavo: {error}", err=True)
         raise typer.Exit(1) from None
-    report = summarize(outcomes, objective_ms)
+    report = replace(summarize(outcomes, objective_ms), drafts=drafts)
     typer.echo(report.render())
     if options.save_result is not None:
         with options.save_result.open("a") as file:
@@ -76,14 +77,17 @@ def bench(options: BenchOptions) -> None:
         raise typer.Exit(1)
 
 
-async def _measure(options: BenchOptions) -> tuple[dict[str, Any], list[Outcome]]:
+async def _measure(options: BenchOptions) -> tuple[dict[str, Any], list[Outcome], DraftCounts | None]:
     from octavo.bench.benchmark import find_target, measure
+    from octavo.bench.draft_counts import DraftCounts
 
-    workload, settings = options.workload(), options.settings()
-    target = await find_target(options.server(), settings)
+    workload, settings, server = options.workload(), options.settings(), options.server()
+    target = await find_target(server, settings)
+    drafts_before = await DraftCounts.read(server)
     with progress_bar(options.num_prompts) as on_end:
         outcomes = await measure(target, workload, settings, on_end)
-    return options.about(target), outcomes
+    drafts = await DraftCounts.read(server)
+    return options.about(target), outcomes, drafts.since(drafts_before)
 
 
 @contextmanager
