@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from octavo.backends.native.backend import NativeStep
 from octavo.backends.native.isa import load_extension
+from octavo.backends.ops import StepBatch
 from octavo.core.messages import SampledRow
 from octavo.core.sampling_params import SamplingParams
 from octavo.spec_decode.draft_budget import DraftBudget, Outlook
@@ -49,10 +50,7 @@ class Markov:
         extension = load_extension()
         self.pool = extension.ThreadPool(1)
         self.table = RequestTable(GrammarCompiler(), max_num_seqs=NUM_ROWS, max_model_len=16)
-        target, draft = (
-            NativeStep(extension, self.pool, lambda batch, logits=logits: logits[batch.input_ids[batch.logits_rows]])
-            for logits in (TARGET, self.draft)
-        )
+        target, draft = (NativeStep(extension, self.pool, speaker(logits)) for logits in (TARGET, self.draft))
         kv = RecordingKV([])
         drafter = DraftModel(draft, kv, self.table, num_blocks=NUM_ROWS, vocab_size=VOCAB_SIZE, max_drafts=NUM_DRAFTS)
         self.drafter = Drafter(drafter, AsMany(NUM_DRAFTS, drafter.pass_s), self.table, max_drafts=NUM_DRAFTS)
@@ -77,6 +75,11 @@ class Markov:
                 )
             )
         return spoken
+
+
+def speaker(logits_by_word: np.ndarray) -> Callable[[StepBatch], np.ndarray]:
+    """A model's forward pass: a look at the last word."""
+    return lambda batch: logits_by_word[batch.input_ids[batch.logits_rows]]
 
 
 def exact(row: np.ndarray) -> np.ndarray:
