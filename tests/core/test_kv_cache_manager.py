@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from octavo.core import prefix_index
 from octavo.core.kv_cache_manager import KVCacheManager, PrefixHit
 from octavo.core.request import Request
 from tests.core.engine_requests import make_request, make_tokens
@@ -223,3 +224,34 @@ def test_copies_come_in_the_order_in_which_they_build_on_each_other():
     assert source == leaders == table(leader)[1]
     assert forks == table(fork)[1]
     assert len({cached, leaders, forks}) == 3
+
+
+def miss(kv: KVCacheManager, token_ids, salt: str = "") -> tuple[int, str] | None:
+    request = make(token_ids, salt)
+    found = kv.explain_miss(request, kv.find_hit(request))
+    return None if found is None else (found.position, found.reason)
+
+
+def test_why_the_cache_has_no_more_of_a_prompt():
+    kv = make_manager(6)
+    other = make_tokens(12, seed=1)
+    kv.free(compute(kv, TOKENS[:13]))
+    assert miss(kv, TOKENS[:13]) is None
+    assert miss(kv, TOKENS[:6] + other) == (6, "differs")
+    assert miss(kv, TOKENS[:8] + other) == (8, "differs")
+    assert miss(kv, other) == (0, "never_seen")
+    assert miss(kv, TOKENS[:13], salt="s") == (0, "never_seen")  # nothing is told of what others asked
+    kv.free(compute(kv, make_tokens(16, seed=2)))  # takes the tail of the first, which goes first
+    assert miss(kv, TOKENS[:13]) == (8, "evicted")
+    assert miss(kv, TOKENS[:11]) == (8, "differs")  # a part of a block has no key to remember it by
+    kv.free(compute(kv, TOKENS[:13]))
+    assert miss(kv, TOKENS[:13]) is None
+    assert miss(make_manager(enable_prefix_caching=False), TOKENS) == (0, "disabled")
+
+
+def test_few_evictions_are_remembered(monkeypatch):
+    monkeypatch.setattr(prefix_index, "MAX_EVICTED", 3)
+    kv = make_manager(2)
+    for seed in range(9):
+        kv.free(compute(kv, make_tokens(5, seed=seed)))
+    assert [miss(kv, make_tokens(5, seed=seed)) for seed in (2, 6)] == [(0, "never_seen"), (0, "evicted")]

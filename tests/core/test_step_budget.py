@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from octavo.core.engine_core import EngineCore
 from octavo.core.executor import FinishedStep
 from octavo.core.messages import ModelRunnerOutput, SampledRow, SchedulerOutput
-from octavo.core.step_budget import FORGETTING, MAX_GROWTH, MIN_CHUNK, StepBudget
+from octavo.core.step_budget import MAX_GROWTH, MIN_CHUNK, StepBudget
 from octavo.sim.engine_settings import EngineSettings
 from tests.core.engine_requests import make_request, make_tokens
 
@@ -31,9 +31,9 @@ def test_the_budget_is_what_fits_into_the_target(base_ms, token_ms, sizes, wante
     def cost_s(num_tokens: int) -> float:
         return (base_ms + token_ms * num_tokens) / 1000
 
-    budget = taught(StepBudget(cost_s(wanted)), cost_s, *sizes)
-    believed = MAX_GROWTH * max(max(sizes) * FORGETTING, sizes[-1])  # as far as the largest of late leads
-    assert budget.num_tokens(4) == pytest.approx(max(min(wanted, believed), 4 + MIN_CHUNK), abs=2, rel=0.02)
+    budget = taught(StepBudget(cost_s(wanted)), cost_s, *sorted(sizes))
+    believed = MAX_GROWTH * max(sizes)  # as far as the largest of late leads
+    assert budget.num_tokens(4) == pytest.approx(max(min(wanted, believed), 4 + MIN_CHUNK), abs=2, rel=0.06)
 
 
 def test_prompts_come_through_however_slow_the_machine():

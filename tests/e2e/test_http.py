@@ -155,6 +155,10 @@ def test_usage_counts_what_the_prefix_cache_gave(server):
     cached = [ask(server, "/v1/completions", body)[0]["usage"] for _ in range(2)]
     counts = [usage["prompt_tokens_details"]["cached_tokens"] for usage in cached]
     assert counts[0] == 0 and 0 < counts[1] < cached[1]["prompt_tokens"]
+    body |= {"prompt": 2 * PREFIX + "?" * 40, "explain_cache_miss": True}
+    details = ask(server, "/v1/completions", body)[0]["usage"]["prompt_tokens_details"]
+    assert details["cache_misses"] == [{"position": details["cached_tokens"], "reason": "differs"}]
+    assert details["cached_tokens"] > 16
 
 
 def test_one_request_id_for_ten_requests(server):

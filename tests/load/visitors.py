@@ -18,7 +18,12 @@ from tests.fuzz.requests import RequestMaker
 PREFIX = "The garden lies behind the house, where the river turns to the north and the old mill stands. "
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana")
 CANARY = {"prompt": PREFIX + "A canary sings", "max_tokens": 16, "seed": 7, "logprobs": 2, "ignore_eos": True}
-BAD_GRAMMARS = ({"regex": "("}, {"grammar": "start: nowhere"}, {"json": {"type": "no type"}}, {"choice": []})
+BAD_GRAMMARS: tuple[dict[str, Any], ...] = (
+    {"regex": "("},
+    {"grammar": "start: nowhere"},
+    {"json": {"type": "no type"}},
+    {"choice": []},
+)
 
 Visit = Callable[[random.Random], None]
 

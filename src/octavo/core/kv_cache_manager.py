@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from octavo.core.block import Block, Parent
 from octavo.core.block_pool import BlockPool
+from octavo.core.messages import CacheMiss
 from octavo.core.prefix_index import PrefixIndex
 from octavo.core.request import Request
 
@@ -73,6 +74,19 @@ class KVCacheManager:
         if not self.enable_prefix_caching:
             return PrefixHit()
         return self._find_cached(request, limit)
+
+    def explain_miss(self, request: Request, hit: PrefixHit) -> CacheMiss | None:
+        """Why `hit` holds no more of the request's tokens; None if it holds all that a request may take over."""
+        position = hit.num_tokens
+        if position >= request.num_tokens - 1:
+            return None
+        place = position // self.block_size
+        if not self.enable_prefix_caching or request.has_prompt_logprobs:
+            return CacheMiss(position, "disabled")
+        is_whole = (place + 1) * self.block_size <= request.num_tokens
+        if is_whole and self.index.was_evicted(self._block_key(request, place)):
+            return CacheMiss(position, "evicted")
+        return CacheMiss(position, "differs" if position else "never_seen")
 
     def admit(self, request: Request, hit: PrefixHit, num_promised_tokens: int, num_spare: int) -> int | None:
         """Give a request the hit's blocks and the promise of `num_promised_tokens` tokens in all.

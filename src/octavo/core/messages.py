@@ -29,6 +29,7 @@ class EngineRequest:
     arrival_s: float = 0.0  # on the core's clock, like the two below
     queue_deadline_s: float | None = None  # when it ends unless it has got a row by then
     deadline_s: float | None = None  # when it ends in any case
+    explains_cache_miss: bool = False  # whether to tell why the prefix cache had no more of the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,20 @@ class ModelRunnerOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheMiss:
+    """Why the prefix cache had no more of a prompt. It is told of requests with the same salt alone."""
+
+    position: int  # of the first token that was not found
+    reason: str  # one of MISS_REASONS
+
+
+# "disabled": there is no cache, or the prompt's log-probabilities are wanted, for which all of it is computed;
+# "evicted": the block had been there lately; "never_seen": nothing in the cache begins like this;
+# "differs": what is cached goes on in another way, or not at all.
+MISS_REASONS = ("disabled", "evicted", "never_seen", "differs")
+
+
+@dataclass(frozen=True, slots=True)
 class RequestOutput:
     """core -> front: what is new for one choice of one request."""
 
@@ -129,6 +144,7 @@ class RequestOutput:
     error: str | None = None
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # as in SampledRow: choice 0 has them, once
     scheduled_s: float = 0.0  # when it first got a row, on the core's clock; 0: not told
+    cache_miss: CacheMiss | None = None  # if it was asked for, and there is one
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from itertools import islice
 from octavo.core.block import Block, Parent
 
 KEY_BYTES = 16
+MAX_EVICTED = 1 << 14  # keys of evicted blocks that are remembered: what they hold cannot be had back, only explained
 MAX_PARTIAL_CANDIDATES = 8  # newest blocks compared for a partial match, so that a lookup stays short
 
 
@@ -25,6 +26,7 @@ class PrefixIndex:
         self._hash_key = hash_key
         self._block_by_key: dict[bytes, Block] = {}
         self._children: dict[tuple[Parent, int], dict[int, Block]] = {}  # by (parent, first token), then block_id
+        self._evicted: dict[bytes, None] = {}  # keys, the oldest first
         self._next_node_id = 1
 
     def __len__(self) -> int:
@@ -57,11 +59,16 @@ class PrefixIndex:
                     best, best_length = block, length
         return best, best_length
 
+    def was_evicted(self, key: bytes) -> bool:
+        """Whether a block under this key had to make room for another lately."""
+        return key in self._evicted
+
     def insert(self, block: Block, parent: Parent, key: bytes, token_ids: tuple[int, ...]) -> bool:
         """Enter a block whose KV is computed. False if another block stands under this key: the first one stays."""
         if key in self._block_by_key:
             return False
         self._block_by_key[key] = block
+        self._evicted.pop(key, None)
         self._children.setdefault((parent, token_ids[0]), {})[block.block_id] = block
         block.key, block.parent, block.token_ids = key, parent, token_ids
         block.node_id = self._next_node_id
@@ -72,6 +79,9 @@ class PrefixIndex:
         """Forget a block that is about to be written anew."""
         assert block.key is not None, f"block {block.block_id} is not in the prefix index"
         del self._block_by_key[block.key]
+        self._evicted[block.key] = None
+        if len(self._evicted) > MAX_EVICTED:
+            del self._evicted[next(iter(self._evicted))]
         siblings_key = (block.parent, block.token_ids[0])
         siblings = self._children[siblings_key]
         del siblings[block.block_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from octavo.core.block_table import BlockTable
-from octavo.core.messages import EngineRequest
+from octavo.core.messages import CacheMiss, EngineRequest
 from octavo.core.sampling_params import SEED_BITS, SamplingParams
 
 
@@ -33,10 +33,12 @@ class Request:
         "bad_word_token_ids",
         "block_keys",
         "block_table",
+        "cache_miss",
         "cache_salt",
         "draft_token_ids",
         "end_token_ids",
         "eos_token_id",
+        "explains_cache_miss",
         "fork_source",
         "index",
         "max_total_tokens",
@@ -66,6 +68,7 @@ class Request:
         self.bad_word_token_ids = source.bad_word_token_ids
         self.cache_salt = source.cache_salt
         self.tenant = source.tenant
+        self.explains_cache_miss = source.explains_cache_miss and index == 0
         self.token_ids = list(source.prompt_token_ids)
         self.num_prompt_tokens = len(self.token_ids)
         self.max_total_tokens = max_total_tokens
@@ -77,6 +80,7 @@ class Request:
         self.row = -1
         self.num_computed_tokens = 0
         self.num_cached_tokens: int | None = None  # decided at first admission
+        self.cache_miss: CacheMiss | None = None
         self.num_preemptions = 0
         self.scheduled_s = 0.0  # when it first got a row, on the clock of EngineCore
         self.draft_token_ids: tuple[int, ...] = ()

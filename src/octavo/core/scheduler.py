@@ -186,6 +186,7 @@ class Scheduler:
         self.totals.num_prefix_hits += num_hit_tokens
         if request.num_cached_tokens is None:
             request.num_cached_tokens = num_hit_tokens
+            request.cache_miss = self.kv.explain_miss(request, hit) if request.explains_cache_miss else None
             self._deadlines.leave_queue(request.request_id)
             self.waiting.charge(request, num_prompt_tokens=request.num_tokens - num_hit_tokens)
         return True
@@ -240,6 +241,7 @@ class Scheduler:
             request.num_cached_tokens or 0,
             prompt_logprobs=sampled.prompt_logprobs,
             scheduled_s=request.scheduled_s,
+            cache_miss=request.cache_miss,
         )
 
     def _end_early(self, doomed: list[Request], finish_reason: str) -> list[RequestOutput]:

@@ -90,6 +90,7 @@ class InputProcessor:
             arrival_s=arrival_s,
             queue_deadline_s=terms.queue_deadline_s(arrival_s),
             deadline_s=terms.deadline_s(arrival_s),
+            explains_cache_miss=terms.explains_cache_miss,
         )
 
     def check_text(self, text: str) -> None:

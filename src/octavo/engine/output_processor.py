@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from octavo.core.messages import EngineRequest, RequestOutput, TokenLogprobs
+from octavo.core.messages import CacheMiss, EngineRequest, RequestOutput, TokenLogprobs
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams
 from octavo.engine.detokenizer import Detokenizer
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
@@ -77,6 +77,7 @@ class _RequestState:
         self._prompt = prompt
         self._prompt_token_ids = list(request.prompt_token_ids)  # one list, which every output of the request shows
         self._num_cached_tokens = 0
+        self._cache_miss: CacheMiss | None = None
         self._has_prompt_logprobs = request.sampling_params.prompt_logprobs is not None
         self._prompt_logprobs: list[dict[int, Logprob] | None] | None = None
         self._tokenizer = tokenizer
@@ -93,6 +94,7 @@ class _RequestState:
         """Take in one choice's news; return what its user may see of it."""
         if output.index == 0:  # the other choices share this one's prompt, whatever the cache holds
             self._num_cached_tokens = output.num_cached_tokens
+            self._cache_miss = output.cache_miss
             if self._has_prompt_logprobs and output.new_token_ids and self._prompt_logprobs is None:
                 self._prompt_logprobs = self._decoded(output.prompt_logprobs)
         choice = self.choices[output.index]
@@ -111,6 +113,7 @@ class _RequestState:
             outputs=sorted(choices, key=lambda choice: choice.index),
             finished=self.is_finished,
             num_cached_tokens=self._num_cached_tokens,
+            cache_miss=self._cache_miss,
             prompt_logprobs=self._prompt_logprobs,
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from octavo.core.messages import CacheMiss
+
 
 @dataclass(frozen=True, slots=True)
 class Logprob:
@@ -43,6 +45,7 @@ class GenerationOutput:
     outputs: list[CompletionOutput]
     finished: bool  # whether every choice has ended, also those not in `outputs`
     num_cached_tokens: int = 0  # prompt tokens taken from the prefix cache
+    cache_miss: CacheMiss | None = None  # why there were no more of these, if that was asked for
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None  # of its tokens; the first has none. None: not known
 
 

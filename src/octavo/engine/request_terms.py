@@ -14,6 +14,7 @@ class RequestTerms:
     cache_salt: str = ""  # requests share cached prefixes only with requests of the same salt
     queue_timeout_s: float | None = None  # after which it ends unless it has begun; None: it waits
     timeout_s: float | None = None  # after which it ends in any case
+    explains_cache_miss: bool = False  # whether to tell why the prefix cache had no more of the prompt
     traceparent: str = ""  # the client's span, in W3C's form: the parent of the request's own
 
     def __post_init__(self) -> None:

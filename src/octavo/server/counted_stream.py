@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from octavo.core.messages import CONSTRAINTS_FAILED
+from msgspec import UNSET
+
+from octavo.core.messages import CONSTRAINTS_FAILED, CacheMiss
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
 from octavo.server.errors import ApiError, invalid
@@ -27,6 +29,7 @@ class CountedStream:
         self._stream = stream
         self._num_completion_tokens = 0
         self._num_cached_tokens_by_id: dict[str, int] = {}
+        self._cache_miss_by_id: dict[str, CacheMiss] = {}
 
     @property
     def usage(self) -> Usage:
@@ -36,7 +39,9 @@ class CountedStream:
             prompt_tokens=num_prompt_tokens,
             completion_tokens=self._num_completion_tokens,
             total_tokens=num_prompt_tokens + self._num_completion_tokens,
-            prompt_tokens_details=PromptTokensDetails(sum(self._num_cached_tokens_by_id.values())),
+            prompt_tokens_details=PromptTokensDetails(
+                sum(self._num_cached_tokens_by_id.values()), list(self._cache_miss_by_id.values()) or UNSET
+            ),
         )
 
     async def outputs(self) -> AsyncGenerator[GenerationOutput, None]:
@@ -47,6 +52,8 @@ class CountedStream:
             self._num_completion_tokens += sum(len(choice.token_ids) for choice in output.outputs)
             self.prompt_logprobs = output.prompt_logprobs
             self._num_cached_tokens_by_id[output.request_id] = output.num_cached_tokens
+            if output.cache_miss is not None:
+                self._cache_miss_by_id[output.request_id] = output.cache_miss
             for choice in output.outputs:
                 _check_not_failed(choice)
                 if choice.finish_reason == "timeout" and self._num_completion_tokens == 0:

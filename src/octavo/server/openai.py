@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from octavo.core.messages import CacheMiss
 from octavo.server.structured import StructuredFields
 
 
@@ -50,6 +51,7 @@ class GenerationFields(StructuredFields, frozen=True, kw_only=True):
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     cache_salt: Annotated[str, Meta(max_length=128)] = ""
     user: str | None = None  # under the fair policy, users take turns
+    explain_cache_miss: bool = False  # in the usage
     timeout: Annotated[float, Meta(gt=0)] | None = None  # seconds, after which the answer ends as far as it is
 
 
@@ -69,6 +71,7 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
     """Where prompt tokens came from."""
 
     cached_tokens: int
+    cache_misses: list[CacheMiss] | UnsetType = UNSET  # of explain_cache_miss: of each prompt that has one
 
 
 class CompletionTokensDetails(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.requests import Request
 
 from octavo.engine.request_terms import RequestTerms
@@ -14,7 +16,10 @@ MAX_TENANT_CHARS = 128
 
 def generation_terms(request: Request, body: GenerationFields) -> RequestTerms:
     """The terms of a request by the APIs that have all the fields."""
-    return terms_of(request, priority=body.priority, cache_salt=body.cache_salt, user=body.user, timeout_s=body.timeout)
+    terms = terms_of(
+        request, priority=body.priority, cache_salt=body.cache_salt, user=body.user, timeout_s=body.timeout
+    )
+    return replace(terms, explains_cache_miss=body.explain_cache_miss)
 
 
 def terms_of(
