@@ -5,6 +5,8 @@ SEEDS ?= 100
 STEPS ?= 200
 TRIES ?= 20000
 SEED ?= 0
+SOAK_S ?= 3600
+SOAK_RATE ?= 1
 WERROR ?= ON
 
 VENV := .venv
@@ -16,7 +18,7 @@ SOURCES := src tools tests benchmarks
 CXX_SOURCES := $(wildcard csrc/*.cpp csrc/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo test clients check bench equality ledger fuzz faults browser mutants arm64 sanitize golden format
+.PHONY: help setup model demo test clients check bench equality ledger fuzz faults soak browser mutants arm64 sanitize golden format
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /\1\t/' | expand -t 12
@@ -66,6 +68,10 @@ fuzz: setup ## Send broken requests to a server: TRIES= of them, drawn from SEED
 
 faults: setup ## Inflict faults on every process at every moment, and see how each ends
 	FAULTS=all $(BIN)/python -m pytest tests/faults
+
+soak: model ## Put everything at once on a server for SOAK_S= seconds, SOAK_RATE= visits a second; watch its memory
+	SOAK_S=$(SOAK_S) SOAK_RATE=$(SOAK_RATE) SOAK_MODEL=demo \
+		$(BIN)/python -m pytest -s tests/load/test_soak.py
 
 browser: setup ## See the dashboard in a headless Chromium, which must be installed, while the engine is under load
 	$(BIN)/python -m pytest -m browser -rs tests/browser

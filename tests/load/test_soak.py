@@ -19,10 +19,11 @@ import pytest
 from tests.e2e.server_process import ServerProcess, until
 from tests.load.resident_memory import ResidentMemory
 from tests.load.visitors import Visitors
+from tools import fetch_model
 
 SOAK_S = float(os.environ.get("SOAK_S", "6"))
 RATE = float(os.environ.get("SOAK_RATE", "25"))  # visits a second
-MODEL = os.environ.get("SOAK_MODEL")
+MODEL = os.environ.get("SOAK_MODEL")  # a path, or "demo"; by default the tiny one
 OPTIONS = os.environ.get("SOAK_OPTIONS", "").split()
 WARM_UP_SHARE = 1 / 3  # of the time
 MIN_SLOPE_S = 1800
@@ -36,7 +37,8 @@ NUM_CLIENTS = 8
 def server(tiny_model: Path) -> Iterator[ServerProcess]:
     # A KV cache so small that all of it is soon in use: memory counts as resident only when it is written to.
     options = ["--max-model-len", "512", "--max-num-seqs", "8", "--kv-cache-memory-bytes", "48000000", *OPTIONS]
-    with ServerProcess(Path(MODEL or tiny_model), *options) as server:
+    model = fetch_model.model_path() if MODEL == "demo" else Path(MODEL or tiny_model)
+    with ServerProcess(model, *options) as server:
         yield server.wait_until_ready()
 
 

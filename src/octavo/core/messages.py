@@ -6,7 +6,7 @@ The two that are made for every row of every step are named tuples: these take a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from octavo.core.sampling_params import SamplingParams
 
@@ -121,13 +121,10 @@ class CacheMiss:
     """Why the prefix cache had no more of a prompt. It is told of requests with the same salt alone."""
 
     position: int  # of the first token that was not found
-    reason: str  # one of MISS_REASONS
-
-
-# "disabled": there is no cache, or the prompt's log-probabilities are wanted, for which all of it is computed;
-# "evicted": the block had been there lately; "never_seen": nothing in the cache begins like this;
-# "differs": what is cached goes on in another way, or not at all.
-MISS_REASONS = ("disabled", "evicted", "never_seen", "differs")
+    # "disabled": there is no cache, or the prompt's log-probabilities are wanted, for which all of it is computed;
+    # "evicted": the block had been there lately; "never_seen": nothing in the cache begins like this;
+    # "differs": what is cached goes on in another way, or not at all.
+    reason: Literal["disabled", "evicted", "never_seen", "differs"]
 
 
 @dataclass(frozen=True, slots=True)
