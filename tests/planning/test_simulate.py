@@ -166,3 +166,9 @@ def test_a_prediction_has_the_figures_of_a_measurement():
     made: Prediction = predict(workload(3, "10", "5"), SETTINGS, COST, objective_ms={"ttft": 1.0})
     assert made.report.goodput_requests_per_s == 0.0
     assert "time to first token" in made.report.render()
+
+
+def test_the_picture_in_the_documents_is_what_the_command_draws(tmp_path: Path):
+    run_octavo("simulate", "--timeline", "--svg", str(tmp_path / "timeline.svg"))
+    drawn = Path(__file__).parents[2] / "docs" / "static_and_continuous.svg"
+    assert drawn.read_text() == (tmp_path / "timeline.svg").read_text()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from octavo.sim.replay import ReplayReport
 
-COLOURS = ("#1f6f8b", "#c8553d", "#6a994e", "#7d5ba6", "#b08900", "#4a6fa5")  # white letters are readable on each
+COLOURS = ("#1f6f8b", "#b5452e", "#4f7a36", "#7d5ba6", "#8a6a00", "#4a6fa5")  # white letters are readable on each
 SLOT_HEIGHT, BAR_HEIGHT, LEFT, TOP, WIDTH = 30, 24, 60, 34, 860
 GAP = 34  # between one picture and the next
 IDLE = "."
