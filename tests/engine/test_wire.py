@@ -87,8 +87,8 @@ def ends():
 
 def test_what_the_front_says_arrives_as_it_was(ends):
     channel, front = ends
-    for message in FRONT_MESSAGES:
-        front.sendall(wire.encode_frame(message))
+    for number, message in enumerate(FRONT_MESSAGES):
+        front.sendall(wire.encode_frame(message, number))
     assert channel.receive(wait=True) == FRONT_MESSAGES
     assert channel.receive(wait=False) == []
 
@@ -100,9 +100,9 @@ def test_what_the_core_says_arrives_as_it_was(ends):
         reader, writer = await asyncio.open_unix_connection(sock=front)
         for message in CORE_MESSAGES:
             channel.send(message)
-        received = [await wire.read_core_message(reader) for _ in CORE_MESSAGES]
+        received = [await wire.read_core_message(reader, number) for number in range(len(CORE_MESSAGES))]
         channel._connection.close()
-        received.append(await wire.read_core_message(reader))
+        received.append(await wire.read_core_message(reader, len(CORE_MESSAGES)))
         writer.close()
         return received
 
@@ -111,7 +111,7 @@ def test_what_the_core_says_arrives_as_it_was(ends):
 
 def test_frames_may_come_in_any_pieces(ends):
     channel, front = ends
-    data = b"".join(map(wire.encode_frame, FRONT_MESSAGES))
+    data = b"".join(wire.encode_frame(message, number) for number, message in enumerate(FRONT_MESSAGES))
     received = []
     for i in range(len(data)):
         front.sendall(data[i : i + 1])
@@ -121,7 +121,7 @@ def test_frames_may_come_in_any_pieces(ends):
 
 def test_waiting_ends_with_a_message_or_with_the_front(ends):
     channel, front = ends
-    threading.Timer(0.05, front.sendall, [wire.encode_frame(wire.Shutdown())]).start()
+    threading.Timer(0.05, front.sendall, [wire.encode_frame(wire.Shutdown(), 0)]).start()
     assert channel.receive(wait=True) == [wire.Shutdown()]
     assert not channel.wait_for_front_to_leave(0.0)
     front.close()
@@ -139,7 +139,7 @@ def test_waiting_ends_when_somebody_wakes_it(ends):
     assert channel.receive(wait=True) == []
     threading.Timer(0.05, channel.wake).start()
     assert channel.receive(wait=True) == []
-    front.sendall(wire.encode_frame(wire.Shutdown()))
+    front.sendall(wire.encode_frame(wire.Shutdown(), 0))
     channel.wake()
     assert channel.receive(wait=True) == [wire.Shutdown()]
 
@@ -147,14 +147,21 @@ def test_waiting_ends_when_somebody_wakes_it(ends):
 def test_a_frame_is_bounded(ends):
     channel, front = ends
     with pytest.raises(wire.WireError, match="at most"):
-        wire.encode_frame(wire.Failed("x" * (wire.MAX_FRAME_BYTES + 1)))
-    front.sendall((wire.MAX_FRAME_BYTES + 1).to_bytes(4, "little"))
+        wire.encode_frame(wire.Failed("x" * (wire.MAX_FRAME_BYTES + 1)), 0)
+    front.sendall(wire.HEAD.pack(wire.MAX_FRAME_BYTES + 1, 0))
     with pytest.raises(wire.WireError, match="at most"):  # at once, not after so many bytes
         channel.receive(wait=True)
 
 
 def test_only_messages_are_decoded(ends):
     channel, front = ends
-    front.sendall(wire.encode_frame(wire.Failed("not a message of the front")))
+    front.sendall(wire.encode_frame(wire.Failed("not a message of the front"), 0))
     with pytest.raises(wire.WireError, match="no message"):
+        channel.receive(wait=True)
+
+
+def test_a_frame_that_is_lost_is_missed(ends):
+    channel, front = ends
+    front.sendall(wire.encode_frame(wire.Abort("a"), 0) + wire.encode_frame(wire.Abort("c"), 2))
+    with pytest.raises(wire.WireError, match="frame 2 came where 1 was due"):
         channel.receive(wait=True)

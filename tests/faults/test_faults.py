@@ -133,6 +133,13 @@ def test_a_message_is_garbled(fault):
     assert_all_end(fault, "is no message")
 
 
+@at_every_moment("lost by the engine", "lost by the front")
+def test_a_message_is_lost(fault):
+    """Which is noticed with the next one."""
+    fault.strike()
+    assert_all_end(fault, "messages are lost")
+
+
 @at_every_moment("exception in a step", moments=("idle",), options=("--log-format", "json"))
 def test_every_line_of_a_log_for_machines_is_an_object(fault):
     """Those of the engine process, too: a traceback is in one of them, the cause in the last."""

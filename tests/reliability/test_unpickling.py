@@ -44,20 +44,20 @@ class Bomb:
 
 def frame(payload: bytes, num_bytes: int | None = None) -> bytes:
     length = len(payload) if num_bytes is None else num_bytes
-    return length.to_bytes(wire.LENGTH_BYTES, "little") + payload
+    return wire.HEAD.pack(length, 0) + payload
 
 
 def hostile_frames(marker: Path) -> list[bytes]:
     rng = random.Random(35)
     pickles = [pickle.dumps(Bomb(marker), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
-    good = wire.encode_frame(wire.Abort("req-1"))
+    good = wire.encode_frame(wire.Abort("req-1"), 0)
     return [
         *map(frame, pickles),
         *pickles,
         frame(b"x", 1 << 30),
         frame(b"", 0),
         *(frame(rng.randbytes(rng.randrange(1, 200))) for _ in range(100)),
-        *(frame(good[wire.LENGTH_BYTES : end]) for end in range(wire.LENGTH_BYTES, len(good))),
+        *(frame(good[wire.HEAD.size : end]) for end in range(wire.HEAD.size, len(good))),
     ]
 
 
@@ -78,7 +78,7 @@ async def receive(data: bytes) -> wire.CoreMessage | None:
     reader = asyncio.StreamReader()
     reader.feed_data(data)
     reader.feed_eof()
-    return await wire.read_core_message(reader)
+    return await wire.read_core_message(reader, 0)
 
 
 def test_a35_nor_does_the_front(tmp_path: Path) -> None:

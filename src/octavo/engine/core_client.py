@@ -23,6 +23,8 @@ class CoreClient:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._num_sent = 0
+        self._num_received = 0
 
     @classmethod
     async def launch(cls, config: EngineConfig, log_format: str = "text") -> CoreClient:
@@ -49,11 +51,13 @@ class CoreClient:
     def send(self, message: wire.FrontMessage) -> None:
         """Send without waiting. To a process that is gone, nothing is sent: `receive` tells of its end."""
         if not self._writer.is_closing():
-            self._writer.write(wire.encode_frame(message))
+            self._writer.write(wire.encode_frame(message, self._num_sent))
+            self._num_sent += 1
 
     async def receive(self) -> wire.CoreMessage | None:
         """The next message; None when the process is gone."""
-        return await wire.read_core_message(self._reader)
+        self._num_received += 1
+        return await wire.read_core_message(self._reader, self._num_received - 1)
 
     def kill(self) -> None:
         """End the process now."""

@@ -1,8 +1,9 @@
 """What the front process and the engine process say to each other, and how it is put into bytes.
 
-A frame is a length (4 bytes, little-endian) and that many bytes of msgpack. The two ends share a socket pair, which has
-no name: nobody else can connect, and an end of file means that the other process is gone. Decoding is typed, so a frame
-becomes one of the messages below or an error.
+A frame is a length, its number in its direction (4 bytes each, little-endian) and that many bytes of msgpack. The two
+ends share a socket pair, which has no name: nobody else can connect, and an end of file means that the other process is
+gone. Decoding is typed, so a frame becomes one of the messages below or an error; one that is lost is missed when the
+next one comes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import os
 import select
 import socket
+import struct
 import threading
 from collections.abc import Sequence
 from typing import TypeVar
@@ -26,7 +28,8 @@ from octavo.structured.vocabulary import Vocabulary
 
 MAX_FRAME_BYTES = 64 << 20  # a prompt of a million tokens takes 5 MB
 MAX_FRAME_LOGPROBS = 1 << 20  # of 15 bytes at most; a single output has no more than these and a vocabulary
-LENGTH_BYTES = 4
+HEAD = struct.Struct("<II")  # bytes of the message, number of the frame modulo NUM_NUMBERS
+NUM_NUMBERS = 1 << 32
 HEARTBEAT_S = 0.5  # between two signs of life of the engine process
 RECEIVE_BYTES = 1 << 16
 
@@ -145,18 +148,17 @@ def split_outputs(outputs: Sequence[RequestOutput]) -> list[list[RequestOutput]]
     return parts
 
 
-def encode_frame(message: FrontMessage | CoreMessage) -> bytes:
-    """The frame of a message. Raises WireError if it would be larger than MAX_FRAME_BYTES."""
+def encode_frame(message: FrontMessage | CoreMessage, number: int) -> bytes:
+    """The frame of a message, the `number`-th in its direction. Raises WireError beyond MAX_FRAME_BYTES."""
     payload = _encoder.encode(message)
     _check_length(len(payload))
-    return len(payload).to_bytes(LENGTH_BYTES, "little") + payload
+    return HEAD.pack(len(payload), number % NUM_NUMBERS) + payload
 
 
-async def read_core_message(reader: asyncio.StreamReader) -> CoreMessage | None:
-    """The next message of the engine process; None when it is gone. Raises WireError for anything else."""
+async def read_core_message(reader: asyncio.StreamReader, number: int) -> CoreMessage | None:
+    """The `number`-th message of the engine process; None when it is gone. Raises WireError for anything else."""
     try:
-        num_bytes = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "little")
-        _check_length(num_bytes)
+        num_bytes = _num_message_bytes(await reader.readexactly(HEAD.size), number)
         return _decode(_core_decoder, await reader.readexactly(num_bytes))
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
@@ -168,14 +170,16 @@ class CoreChannel:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._received = bytearray()
+        self._num_received = 0
+        self._num_sent = 0
         self._send_lock = threading.Lock()
         self._wakeups, self._waker = os.pipe()
 
     def send(self, message: CoreMessage) -> None:
         """Write the message, waiting while the socket is full. Raises OSError when the front process is gone."""
-        frame = encode_frame(message)
         with self._send_lock:
-            self._connection.sendall(frame)
+            self._connection.sendall(encode_frame(message, self._num_sent))
+            self._num_sent += 1
 
     def receive(self, *, wait: bool) -> list[FrontMessage]:
         """Every message that has arrived; with `wait` at least one, unless somebody calls `wake`.
@@ -211,15 +215,23 @@ class CoreChannel:
 
     def _whole_messages(self) -> list[FrontMessage]:
         messages = []
-        while len(self._received) >= LENGTH_BYTES:
-            num_bytes = int.from_bytes(self._received[:LENGTH_BYTES], "little")
-            _check_length(num_bytes)
-            end = LENGTH_BYTES + num_bytes
+        while len(self._received) >= HEAD.size:
+            end = HEAD.size + _num_message_bytes(self._received[: HEAD.size], self._num_received)
             if len(self._received) < end:
                 break
-            messages.append(_decode(_front_decoder, bytes(self._received[LENGTH_BYTES:end])))
+            messages.append(_decode(_front_decoder, bytes(self._received[HEAD.size : end])))
+            self._num_received += 1
             del self._received[:end]
         return messages
+
+
+def _num_message_bytes(head: bytes | bytearray, number: int) -> int:
+    """How long the message is that follows. Raises WireError if it is too long, or not the `number`-th."""
+    num_bytes, found = HEAD.unpack(head)
+    _check_length(num_bytes)
+    if found != number % NUM_NUMBERS:
+        raise WireError(f"frame {found} came where {number} was due: messages are lost")
+    return int(num_bytes)
 
 
 def _check_length(num_bytes: int) -> None:

@@ -26,16 +26,31 @@ def fail_in_a_step(error: Exception) -> None:
     EngineCore.step = failing_step  # type: ignore[method-assign,assignment]
 
 
-def garble_what_the_engine_says() -> None:
+def garble_messages() -> None:
     from octavo.engine import wire
 
     encode = wire.encode_frame
 
-    def garbled(message: object) -> bytes:
-        frame = encode(message)  # type: ignore[arg-type]
-        return frame[:4] + bytes(byte ^ 0x55 for byte in frame[4:]) if is_due() else frame
+    def garbled(message: object, number: int) -> bytes:
+        frame = encode(message, number)  # type: ignore[arg-type]
+        return frame[:8] + bytes(byte ^ 0x55 for byte in frame[8:]) if is_due() else frame
 
     wire.encode_frame = garbled
+
+
+def lose_one_message() -> None:
+    from octavo.engine import wire
+
+    encode = wire.encode_frame
+    lost = []
+
+    def losing(message: object, number: int) -> bytes:
+        if is_due() and not lost:
+            lost.append(message)
+            return b""
+        return encode(message, number)  # type: ignore[arg-type]
+
+    wire.encode_frame = losing
 
 
 def strike(fault: str) -> None:
@@ -45,7 +60,9 @@ def strike(fault: str) -> None:
     elif fault == "no memory in a step" and is_engine:
         fail_in_a_step(MemoryError("a planted lack of memory"))
     elif (fault == "garbled by the engine" and is_engine) or (fault == "garbled by the front" and not is_engine):
-        garble_what_the_engine_says()
+        garble_messages()
+    elif (fault == "lost by the engine" and is_engine) or (fault == "lost by the front" and not is_engine):
+        lose_one_message()
 
 
 if "FAULT" in os.environ:
