@@ -10,7 +10,9 @@ from octavo.core.line_fit import LineFit
 STEP_FORGETTING = 0.98  # weight of the past at each step: costs are those of the last fifty or so
 ROW_FORGETTING = 0.9  # at each guess that was right or wrong: a text changes its ways within some ten tokens
 ENGINE_FORGETTING = 0.998
-FIRST_RATE, FIRST_WEIGHT = 0.7, 4.0  # what is expected of guesses before any was seen, and how many sights it is worth
+FIRST_RATE, FIRST_WEIGHT = 0.5, 4.0  # what is expected of guesses before any was seen, and how many sights it is worth
+MARGIN = 1.25  # drafts must bring so many times what they cost: neither is known exactly
+OUTLIER = 3.0  # a step that takes more times what was expected was held up by something else
 EXPLORING_SHARE = 0.01  # of the time may go into seeing what drafts would bring where they did not pay
 PLAIN_STEP_INTERVAL = 64  # where drafts pay, every so many steps one goes without, to see what that costs
 
@@ -71,7 +73,8 @@ class DraftBudget:
 
     def observe_step(self, num_tokens: int, seconds: float) -> None:
         """Learn what a step without prompts took."""
-        self._step.add(num_tokens, seconds)
+        expected_s = self._step.at(num_tokens)
+        self._step.add(num_tokens, min(seconds, OUTLIER * expected_s) if expected_s > 0 else seconds)
         self._saved_s += EXPLORING_SHARE * seconds
 
     def observe_guess(self, row: int, num_right: int, is_wrong: bool) -> None:
@@ -104,9 +107,9 @@ class DraftBudget:
             gains = {
                 outlook.row: rate_by_row[outlook.row] ** depth for outlook in outlooks if depth <= outlook.max_drafts
             }
-            gains = {row: gain for row, gain in gains.items() if gain * seconds > draft_s * tokens}
+            gains = {row: gain for row, gain in gains.items() if gain * seconds > MARGIN * draft_s * tokens}
             gain, cost_s = sum(gains.values()), pass_s + len(gains) * draft_s
-            if gain * seconds <= cost_s * tokens:
+            if gain * seconds <= MARGIN * cost_s * tokens:
                 break
             tokens, seconds = tokens + gain, seconds + cost_s
             num_drafts_by_row |= dict.fromkeys(gains, depth)
