@@ -104,10 +104,10 @@ def whole_numbers(
     Kernels share scales among multiples of 32 columns or all; codes in other groups go into a table.
     """
     middle = 1 << bits - 1
-    moved = None if zeros is None else np.ascontiguousarray(zeros).astype(np.float32) - np.float32(middle)
+    moved = None if zeros is None else zeros.astype(np.float32, order="C") - np.float32(middle)
     if moved is not None and not moved.any():
         moved = None
-    apart = CodeScales(np.ascontiguousarray(scales), group_size, moved, order)
+    apart = CodeScales(scales.copy(order="C"), group_size, moved, order)  # a lone column's strides, too
     if group_size % 32 and group_size < codes.shape[1]:
         values = np.arange(1 << bits, dtype=np.float32) - np.float32(middle)
         return CodedMatrix("TABLE", codes, dataclasses.replace(apart, table=values))

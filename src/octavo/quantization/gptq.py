@@ -54,5 +54,5 @@ class GPTQ:
         zeros = unpack(layer.array("qzeros"), bits).reshape(scales.shape)
         if self._version == 1:
             zeros = zeros + np.uint8(1) & np.uint8((1 << bits) - 1)
-        ordered = codes if order is None else codes[:, order]
+        ordered = codes if order is None else np.take(codes, order, axis=1)  # codes[:, order] is not C-contiguous
         return whole_numbers(ordered, zeros.T, scales.T, bits=bits, group_size=group_size, order=order)
