@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from octavo.backends.native.backend import NativeBackend
+from octavo.backends.native.packed_sizes import PackedMatrix
 from octavo.bench.lengths import Lengths
 from octavo.bench.traces import TracedRequest
 from octavo.bench.workload import RandomWorkload
@@ -23,9 +25,14 @@ from octavo.models.registry import build_model
 from octavo.planning.capacity import BlocksHeld
 from octavo.planning.model_header import read_header
 from octavo.planning.plan import Plan, make_plan
+from octavo.planning.quantized_layers import read_quantized_layers
 from octavo.sim.engine_settings import EngineSettings
 from octavo.sim.simulator import PlainModel
 from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.hugging_face import read_fields
+from octavo.weights.quantization_config import read_packing
+from octavo.weights.quantized import QuantizedSource
+from octavo.weights.safetensors import SafetensorsSource
 from octavo.weights.source import CheckpointError
 from tests.core.engine_requests import make_request, make_tokens
 from tests.weights.gguf_writing import Tensor
@@ -101,6 +108,40 @@ def test_what_is_no_model_is_refused(tmp_path: Path):
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(CheckpointError, match="float8_e4m3fn are not supported"):
         read_header(tmp_path)
+
+
+GOLDEN_LAYERS = Path(__file__).parents[1] / "quantization" / "golden"
+EXACT = sorted(path.stem for path in GOLDEN_LAYERS.glob("*.json") if path.stem.startswith(("awq", "gptq", "w4", "w8")))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_quantized_layer_takes_what_it_takes_once_loaded(name):
+    fields = read_fields(GOLDEN_LAYERS / f"{name}.json")
+    packing = read_packing(fields)
+    assert packing is not None
+    source = QuantizedSource(SafetensorsSource([GOLDEN_LAYERS / f"{name}.safetensors"]), packing[1])
+    backend = NativeBackend(1)
+    backend.load_weight([source.stored("layer.weight")])
+    [(kind, num_bytes)] = backend.weight_bytes_by_kind.items()
+    layers = read_quantized_layers(fields)
+    assert (
+        layers is not None and layers.holds("model.layers.0.mlp.up_proj.weight") and not layers.holds("lm_head.weight")
+    )
+    _, group_size, has_zeros, has_order, _ = layers
+    shape = source.shape("layer.weight")
+    planned = PackedMatrix(kind, *shape, False, has_zeros, group_size, has_order)
+    assert (layers.format, planned.num_bytes) == ({"int4": "I4", "int8": "I8"}[kind], num_bytes)
+
+
+def test_quantized_layers_make_a_model_smaller(tmp_path: Path):
+    config = json.loads((GOLDEN / "llama" / "config.json").read_text()) | {"torch_dtype": "float16"}
+    settings = {"quant_method": "awq", "bits": 4, "group_size": 32, "modules_to_not_convert": ["mlp"]}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": settings}))
+    sizes = read_header(tmp_path).weight_bytes_by_kind(dtype="auto", quantization=None)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    as_floats = read_header(tmp_path).weight_bytes_by_kind(dtype="auto", quantization=None)
+    assert sizes.keys() == {"int4", "bfloat16", "float32"}
+    assert sizes["int4"] / (as_floats["bfloat16"] - sizes["bfloat16"]) == (16 + 4) / 64  # bytes of 32 weights
 
 
 @pytest.mark.parametrize("name", ["config.json", "tiny.gguf"])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from octavo.backends.native.packed_sizes import packed_bytes
+from octavo.backends.native.packed_sizes import PackedMatrix
 from octavo.backends.native.weight_kinds import choose_kind
 from octavo.config import ModelConfig
+from octavo.planning.quantized_layers import QuantizedLayers, read_quantized_layers
 from octavo.weights import gguf_metadata, hugging_face
 from octavo.weights.gguf_file import GGUFFile
 from octavo.weights.gguf_names import hugging_face_name
@@ -31,6 +31,7 @@ class ModelHeader(NamedTuple):
     name: str
     config: ModelConfig
     find_format: Callable[[str], str]  # how a parameter is stored, by its Hugging Face name
+    quantized: QuantizedLayers | None = None  # those that the format I4 or I8 stands for
 
     @property
     def num_parameters(self) -> int:
@@ -65,14 +66,19 @@ class ModelHeader(NamedTuple):
                 quantization=quantization,
                 is_vocabulary=matrix.endswith(("embed_tokens", "lm_head")),
             )
-            bytes_by_kind[kind] += packed_bytes(
-                kind,
-                formats[matrix],
-                num_outputs=num_outputs,
-                num_inputs=parts[0][1],
-                has_bias=matrix in biased,
-            )
+            bytes_by_kind[kind] += self._packed(kind, formats[matrix], parts, has_bias=matrix in biased).num_bytes
         return dict(bytes_by_kind)
+
+    def _packed(
+        self, kind: str, formats: Sequence[str], shapes: Sequence[tuple[int, ...]], *, has_bias: bool
+    ) -> PackedMatrix:
+        """Parts that are stored in these formats as one matrix."""
+        num_outputs, num_inputs = sum(shape[0] for shape in shapes), shapes[0][1]
+        if self.quantized is None or set(formats) != {self.quantized.format}:
+            has_minimum = kind == "int4" and set(formats) != {"Q4_0"}
+            return PackedMatrix(kind, num_outputs, num_inputs, has_bias, has_minimum)
+        _, group_size, has_zeros, has_order, _ = self.quantized
+        return PackedMatrix(kind, num_outputs, num_inputs, has_bias, has_zeros, group_size, has_order)
 
 
 def read_header(path: Path) -> ModelHeader:
@@ -81,11 +87,16 @@ def read_header(path: Path) -> ModelHeader:
         return _read_gguf(path)
     folder = path.parent if path.name == "config.json" else path
     config = hugging_face.read_config(folder)
-    fields = json.loads((folder / "config.json").read_text("utf-8"))
-    dtype = str(fields.get("torch_dtype") or fields.get("dtype") or "float32")  # as transformers takes it
+    fields = hugging_face.read_fields(folder / "config.json")
+    dtype = fields.get("torch_dtype", str, fields.get("dtype", str, "float32"))  # as transformers takes it
     if dtype not in FORMAT_BY_DTYPE:
-        raise CheckpointError(f"{folder / 'config.json'}: weights of {dtype} are not supported, only floats are")
-    return ModelHeader(folder.resolve().name, config, lambda name: FORMAT_BY_DTYPE[dtype])
+        raise CheckpointError(f"{fields.place}: weights of {dtype} are not supported, only floats are")
+    quantized = read_quantized_layers(fields)
+
+    def find_format(name: str) -> str:
+        return quantized.format if quantized is not None and quantized.holds(name) else FORMAT_BY_DTYPE[dtype]
+
+    return ModelHeader(folder.resolve().name, config, find_format, quantized)
 
 
 def _read_gguf(path: Path) -> ModelHeader:

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 PANEL = 16  # outputs that lie side by side
-GROUP = 32  # inputs that share a scale
-SCALE_BYTES = 2  # of each output and group; a minimum takes as much
+GROUP = 32  # inputs whose codes lie together
+SCALE_BYTES = 2  # of each output and group of inputs that share one; a minimum takes as much
+INDEX_BYTES = 4
 
 
-def packed_bytes(
-    kind: str, formats: Sequence[str], *, num_outputs: int, num_inputs: int, has_bias: bool = False
-) -> int:
-    """Bytes of a matrix of one of weight_kinds.KINDS whose parts are stored in these formats, and of its bias."""
-    num_panels, num_groups = -(-num_outputs // PANEL), -(-num_inputs // GROUP)
-    has_minimum = kind == "int4" and set(formats) != {"Q4_0"}
-    row_bytes = {
-        "float32": 4 * num_inputs,
-        "bfloat16": 2 * (num_inputs + num_inputs % 2),  # two inputs lie side by side
-        "int8": num_groups * (GROUP + SCALE_BYTES),
-        "int4": num_groups * (GROUP // 2 + SCALE_BYTES * (1 + has_minimum)),
-    }[kind]
-    return num_panels * PANEL * (row_bytes + 4 * has_bias)
+@dataclass(frozen=True, slots=True)
+class PackedMatrix:
+    """A matrix of one of weight_kinds.KINDS, with its bias."""
+
+    kind: str
+    num_outputs: int
+    num_inputs: int
+    has_bias: bool = False
+    has_minimum: bool = False  # of int8 and int4: beside each scale
+    group_size: int = GROUP  # inputs that share a scale in the file
+    has_order: bool = False  # whether inputs are sorted by their groups
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all of it."""
+        num_groups = -(-self.num_inputs // GROUP)
+        scales_bytes = SCALE_BYTES * (1 + self.has_minimum) * -(-num_groups // self._groups_of_a_scale(num_groups))
+        row_bytes = {
+            "float32": 4 * self.num_inputs,
+            "bfloat16": 2 * (self.num_inputs + self.num_inputs % 2),  # two inputs lie side by side
+            "int8": num_groups * GROUP + scales_bytes,
+            "int4": num_groups * GROUP // 2 + scales_bytes,
+        }[self.kind]
+        num_padded = -(-self.num_outputs // PANEL) * PANEL
+        return num_padded * (row_bytes + 4 * self.has_bias) + INDEX_BYTES * self.num_inputs * self.has_order
+
+    def _groups_of_a_scale(self, num_groups: int) -> int:
+        """A power of two: as many as all share a scale, as StoredMatrix::group_shift has it."""
+        count = 1
+        while count < num_groups and (self.group_size >= self.num_inputs or self.group_size % (2 * count * GROUP) == 0):
+            count *= 2
+        return count
