@@ -12,6 +12,7 @@ from octavo.cli.list_options import ListOptionsCommand
 from octavo.cli.offline_bench import LatencyOptions, ThroughputOptions, bench_latency, bench_throughput
 from octavo.cli.options import command
 from octavo.cli.plan import PlanOptions, plan
+from octavo.cli.quantize import QuantizeOptions, quantize
 from octavo.cli.run_batch import RunBatchOptions, run_batch
 from octavo.cli.serve import ServeOptions, serve
 from octavo.cli.simulate import SimulateOptions, simulate
@@ -32,6 +33,7 @@ def main() -> None:
     app.command("run-batch")(command(RunBatchOptions, run_batch))
     app.command("plan")(command(PlanOptions, plan))
     app.command("simulate")(command(SimulateOptions, simulate))
+    app.command("quantize")(command(QuantizeOptions, quantize))
     app.command("doctor")(doctor)
     measuring = typer.Typer(
         help="Measure a server, or a model without one: what it carries, and what that costs.", no_args_is_help=True

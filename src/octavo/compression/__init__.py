@@ -1,0 +1,1 @@
+"""Checkpoints made smaller: `octavo quantize`."""
