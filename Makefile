@@ -4,6 +4,7 @@ PYTHON ?= python3
 SEEDS ?= 100
 STEPS ?= 200
 TRIES ?= 20000
+FILES ?= 100000
 SEED ?= 0
 SOAK_S ?= 3600
 SOAK_RATE ?= 1
@@ -63,8 +64,8 @@ equality: model ## Hold the promise: the same request, the same bytes
 ledger: setup ## Run the scheduler against the ledger model: SEEDS= runs of STEPS= steps
 	$(BIN)/python -m octavo.sim.ledger --seeds $(SEEDS) --steps $(STEPS)
 
-fuzz: setup ## Send broken requests to a server: TRIES= of them, drawn from SEED=
-	FUZZ_TRIES=$(TRIES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -s tests/fuzz
+fuzz: setup ## Send TRIES= broken requests to a server, open FILES= damaged checkpoints, all drawn from SEED=
+	FUZZ_TRIES=$(TRIES) FUZZ_FILES=$(FILES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -s tests/fuzz
 
 faults: setup ## Inflict faults on every process at every moment, and see how each ends
 	FAULTS=all $(BIN)/python -m pytest tests/faults

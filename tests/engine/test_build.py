@@ -107,3 +107,8 @@ def test_weights_count_as_memory(tiny_model, monkeypatch):
     assert use.limit_bytes == 1 << 30
     assert use.weight_bytes_by_kind == {"float32": 4 * num_weights}
     assert use.activation_bytes > 512 * 4 * 64
+
+
+def test_a_wrong_quantization_names_what_the_checkpoint_holds(tiny_model):
+    with pytest.raises(ValueError, match="quantization is 'awq' and tiny holds floats; leave --quantization out"):
+        build(tiny_model, quantization="awq")

@@ -66,7 +66,8 @@ def _read_table(layer: StoredLayer, shape: tuple[int, int]) -> CodedMatrix:
     codes = np.stack([packed >> 4, packed & 15], axis=-1).reshape(shape)
     # A scale may go over the end of a row: of the columns that surely share one there are so many.
     group_size = math.gcd(block, shape[1])
-    scales = np.repeat(_block_scales(layer, state), block // group_size)[: num_elements // group_size]
+    block_of_group = np.arange(0, num_elements, group_size) // block
+    scales = _block_scales(layer, state)[block_of_group]
     table = layer.array("weight.quant_map")
     if table.shape != (16,):
         raise ValueError(f"weight.quant_map has shape {list(table.shape)}, expected [16]")
@@ -78,7 +79,7 @@ def _block_scales(layer: StoredLayer, state: dict[str, Any]) -> NDArray[np.float
     if absmax.dtype != np.uint8:
         return absmax
     nested_block = int(state["nested_blocksize"])
-    nested = np.repeat(layer.array("weight.nested_absmax"), nested_block)[: len(absmax)]
+    nested = layer.array("weight.nested_absmax")[np.arange(len(absmax)) // nested_block]
     return layer.array("weight.nested_quant_map")[absmax] * nested + np.float32(state["nested_offset"])
 
 

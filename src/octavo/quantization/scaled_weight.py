@@ -55,7 +55,7 @@ def spread(
         rows, columns = block
         if scales.shape != (-(-num_outputs // rows), -(-num_inputs // columns)):
             raise ValueError(f"scales of shape {list(scales.shape)} are not one for each {rows} x {columns} of {shape}")
-        return np.repeat(scales, rows, axis=0)[:num_outputs].copy(), columns
+        return scales[np.arange(num_outputs) // rows], columns
     grouped = scales.reshape(len(scales), -1)
     if len(grouped) != num_outputs or num_inputs % grouped.shape[1]:
         raise ValueError(f"scales of shape {list(scales.shape)} do not fit a weight of shape {list(shape)}")

@@ -21,6 +21,7 @@ from octavo.weights.source import CheckpointError, WeightSource
 from octavo.weights.tokenizer_spec import TokenizerSpec
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.gguf)")  # ./model and models/x.gguf are paths, there or not
+_PACKED = (".qweight", ".weight_packed")
 _HUB_FILES = ("*.json", "*.safetensors", "*.jinja")
 
 
@@ -100,6 +101,11 @@ def _open_folder(folder: Path, name: str) -> Checkpoint:
     files = hugging_face.weight_files(folder)
     tensors = SafetensorsSource(files)
     packing = read_packing(hugging_face.read_fields(folder / "config.json"))
+    if packing is None and any(name.endswith(_PACKED) for name in tensors.names()):
+        raise CheckpointError(
+            f"{folder} holds packed weights and its config.json no quantization_config, which would say how they are "
+            "packed; fetch it again"
+        )
     return Checkpoint(
         name=name,
         config=config,

@@ -13,6 +13,8 @@ from octavo.weights.safetensors import SafetensorsSource
 from octavo.weights.source import CheckpointError
 
 _WEIGHT = "weight"
+# What arrays of unexpected shapes and settings of unexpected types end in.
+_DAMAGED = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 class QuantizedSource:
@@ -54,7 +56,7 @@ class QuantizedSource:
             return self._files.shape(name)
         try:
             return self._packing.shape(self._layers[name])
-        except (ValueError, TypeError) as error:
+        except _DAMAGED as error:
             raise _damaged(name, error) from None
 
     def stored(self, name: str) -> StoredTensor:
@@ -63,7 +65,7 @@ class QuantizedSource:
             return self._files.stored(name)
         try:
             matrix = self._packing.read(self._layers[name])
-        except (ValueError, TypeError, IndexError) as error:  # arrays of unexpected shapes, indices out of tables
+        except _DAMAGED as error:
             raise _damaged(name, error) from None
         if not np.isfinite(matrix.scales.scales).all():
             raise _damaged(name, ValueError("a scale is infinite or no number"))
