@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
-from tools.quantized_layers import recipes
+from tools.quantized_layers import Tensors, recipes
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     for path in args.folder.iterdir():
         if path.suffix != ".safetensors":
             shutil.copy(path, args.out)
-    tensors = {}
+    tensors: Tensors = {}
     for name, tensor in load_file(args.folder / "model.safetensors").items():
         if name.endswith("_proj.weight"):
             packed, _ = recipe.pack(tensor.float())

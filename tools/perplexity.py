@@ -49,6 +49,7 @@ def main() -> None:
         host.num_usable_cpus(),
         dtype=config.dtype,
         quantization=config.requantization,
+        are_layers_quantized=checkpoint.are_layers_quantized,
         has_float_activations=config.activation_dtype == "float",
     )
     model = build_model(checkpoint.config, checkpoint.tensors, backend, args.window)

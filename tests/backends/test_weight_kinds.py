@@ -22,8 +22,21 @@ AS_STORED = {
 }
 
 
-def choose(*formats, dtype="auto", quantization=None, is_vocabulary=False):
-    return choose_kind(formats, dtype=dtype, quantization=quantization, is_vocabulary=is_vocabulary)
+def choose(*formats, dtype="auto", quantization=None, is_vocabulary=False, are_layers_quantized=False):
+    return choose_kind(
+        formats,
+        dtype=dtype,
+        quantization=quantization,
+        is_vocabulary=is_vocabulary,
+        are_layers_quantized=are_layers_quantized,
+    )
+
+
+@pytest.mark.parametrize(("stored", "kind"), [("F16", "int8"), ("F32", "int8"), ("I8", "int8"), ("I4", "int4")])
+def test_beside_quantized_layers_rows_for_tokens_are_not_floats(stored, kind):
+    assert choose(stored, is_vocabulary=True, are_layers_quantized=True) == kind
+    assert choose("F16", are_layers_quantized=True) == "bfloat16"
+    assert choose(stored, is_vocabulary=True, are_layers_quantized=True, dtype="float32") == "float32"
 
 
 def test_every_format_has_a_kind():

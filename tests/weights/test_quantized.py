@@ -34,7 +34,7 @@ def layer_by_hand(method: str, stored_zero: int) -> dict[str, np.ndarray]:
         words = [[by_hand([row[start + i] for i in order]) for start in (0, 8)] for row in rows]
     else:
         words = [[by_hand([rows[start + i][n] for i in range(8)]) for n in range(16)] for start in (0, 8)]
-    layer = {
+    layer: dict[str, np.ndarray] = {
         "qweight": np.array(words, np.int32),
         "qzeros": np.full((2, 2), by_hand([stored_zero] * 8), np.int32),
         "scales": scales,

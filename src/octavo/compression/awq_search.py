@@ -56,7 +56,8 @@ def search_scales(x: Float32Array, weights: Sequence[Float32Array], group_size: 
         scales = np.maximum(x_size**ratio / (w_size ** (1 - ratio) + 1e-4), 1e-4)
         candidates.append(scales / np.sqrt(scales.max() * scales.min()))
     losses = [_loss(x, weight, quantize(weight * scales, group_size).numbers() / scales) for scales in candidates]
-    return candidates[int(np.argmin(losses))]
+    best: Float32Array = candidates[int(np.argmin(losses))]
+    return best
 
 
 def clip_weights(x: Float32Array, weight: Float32Array, group_size: int) -> Float32Array:

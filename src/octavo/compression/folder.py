@@ -26,9 +26,8 @@ def write_folder(
         raise FileExistsError(f"{folder} is not empty; name another folder, or delete it")
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", _config(checkpoint) | {"quantization_config": dict(quantization_config)})
-    generation = {"eos_token_id": list(checkpoint.eos_token_ids), **checkpoint.sampling_defaults}
-    generation["max_new_tokens"] = generation.pop("max_tokens", None)
-    _write_json(folder / "generation_config.json", {name: value for name, value in generation.items() if value})
+    defaults = {{"max_tokens": "max_new_tokens"}.get(name, name): v for name, v in checkpoint.sampling_defaults.items()}
+    _write_json(folder / "generation_config.json", {"eos_token_id": list(checkpoint.eos_token_ids), **defaults})
     _write_tokenizer(folder, checkpoint)
     _write_safetensors(folder / "model.safetensors", tensors)
 

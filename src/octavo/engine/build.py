@@ -62,7 +62,7 @@ def build_engine(
     sampling_defaults = checkpoint.sampling_defaults if config.generation_config == "auto" else {}
     enter("loading weights")
     num_threads = config.num_threads or host.num_usable_cpus()
-    backend = _make_backend(config, num_threads)
+    backend = _make_backend(config, checkpoint, num_threads)
     model, draft, memory = _load(config, checkpoint, backend)
     config = config.resolve(
         max_model_len=memory.max_model_len,
@@ -90,7 +90,7 @@ def build_engine(
     )
 
 
-def _make_backend(config: EngineConfig, num_threads: int) -> Backend:
+def _make_backend(config: EngineConfig, checkpoint: Checkpoint, num_threads: int) -> Backend:
     if config.backend == "reference":
         return ReferenceBackend()
     from octavo.backends.native.backend import NativeBackend  # not above: the reference needs no extension
@@ -99,6 +99,7 @@ def _make_backend(config: EngineConfig, num_threads: int) -> Backend:
         num_threads,
         dtype=config.dtype,
         quantization=config.requantization,
+        are_layers_quantized=checkpoint.are_layers_quantized,
         has_float_activations=config.activation_dtype == "float",
     )
 

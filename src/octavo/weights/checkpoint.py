@@ -40,6 +40,11 @@ class Checkpoint:
     read_tokenizer_spec: Callable[[], TokenizerSpec]
 
     @property
+    def are_layers_quantized(self) -> bool:
+        """Whether linear layers are in a format that leaves embedding and head as floats."""
+        return self.quantization not in (None, "gguf")
+
+    @property
     def vocab_size(self) -> int:
         """How many token ids the tokenizer knows, found without building it. The embedding may have more rows."""
         return self.read_vocab_size()

@@ -58,10 +58,10 @@ class NativeStep:
 class NativeBackend:
     """Runs on `num_threads` threads, of which the caller is one.
 
-    `dtype` is as in EngineConfig, `quantization` as its `requantization`, `has_float_activations` as its
-    activation_dtype of "float". A model is recorded once and its plan replayed in each step; unless `is_recorded`, each
-    step calls the model, which computes op by op, to the same bits. Raises ImportError if the extension was not built,
-    ValueError if num_threads is not positive.
+    `dtype` is as in EngineConfig, `quantization` as its `requantization`, `are_layers_quantized` as in Checkpoint,
+    `has_float_activations` as an activation_dtype of "float". A model is recorded once and its plan replayed in each
+    step; unless `is_recorded`, each step calls the model, which computes op by op, to the same bits. Raises ImportError
+    if the extension was not built, ValueError if num_threads is not positive.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class NativeBackend:
         *,
         dtype: str = "auto",
         quantization: str | None = None,
+        are_layers_quantized: bool = False,
         has_float_activations: bool = False,
         is_recorded: bool = True,
     ) -> None:
@@ -77,6 +78,7 @@ class NativeBackend:
         self._pool: Any = self._extension.ThreadPool(num_threads)
         self._dtype = dtype
         self._quantization = quantization
+        self._are_layers_quantized = are_layers_quantized
         self._has_float_activations = has_float_activations
         self._is_recorded = is_recorded
         self.weight_bytes_by_kind: dict[str, int] = Counter()
@@ -92,6 +94,7 @@ class NativeBackend:
             dtype=self._dtype,
             quantization=self._quantization,
             is_vocabulary=is_vocabulary,
+            are_layers_quantized=self._are_layers_quantized,
         )
         if self._has_float_activations and kind in WHOLE_KINDS:
             kind = "float32"

@@ -31,18 +31,27 @@ _KIND_BY_FORMAT = {
 }
 
 
-def choose_kind(formats: Iterable[str], *, dtype: str, quantization: str | None, is_vocabulary: bool) -> str:
+def choose_kind(
+    formats: Iterable[str],
+    *,
+    dtype: str,
+    quantization: str | None,
+    is_vocabulary: bool,
+    are_layers_quantized: bool = False,
+) -> str:
     """The kind, one of KINDS, of a matrix whose parts are stored in these formats.
 
     `dtype` "float32" or "bfloat16" and `quantization` "int8" or "int4" force that kind; with "auto" and None the
     formats decide, and parts that become one matrix all get the kind of the most precise of them. Rows that stand for
     tokens, of the embedding and of the head, become int8 where int4 is forced, unless the file has them in four bits:
     an error in a row of the embedding is not averaged with that of others, and one in the head goes into a logit as it
-    is, which is why llama.cpp's mixtures keep these two more precise, too.
+    is, which is why llama.cpp's mixtures keep these two more precise, too. They become int8 as well where they are
+    floats and the layers between them are quantized in the file: in bfloat16 the head would be read as long as half of
+    the layers, for no less of an error (docs/quantization.md).
     """
     stored = max((_KIND_BY_FORMAT[name] for name in formats), key=KINDS.index)
     if dtype != "auto":
         return dtype
-    if quantization == "int4" and is_vocabulary and stored != "int4":
-        return "int8"
+    if is_vocabulary and (quantization == "int4" or (quantization is None and are_layers_quantized)):
+        return min(stored, "int8", key=KINDS.index)
     return quantization or stored
