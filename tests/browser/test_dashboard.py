@@ -85,9 +85,9 @@ def test_a_hidden_page_asks_for_nothing_and_a_dead_server_is_told(tiny_model):
         page.open(f"{own.url}/dashboard")
         page.wait_for(f"{text('state')} === 'serving'")
         page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
-        page.evaluate("new Promise(done => setTimeout(done, 1500))")
+        page.evaluate("new Promise(done => setTimeout(done, 1200))")
         num_asked = len(page.urls)
-        page.evaluate("new Promise(done => setTimeout(done, 2500))")
+        page.evaluate("new Promise(done => setTimeout(done, 1500))")
         assert len(page.urls) == num_asked
         page.evaluate("Object.defineProperty(document, 'hidden', { value: false })")
         own.process.kill()
