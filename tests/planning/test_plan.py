@@ -128,8 +128,8 @@ def test_a_quantized_layer_takes_what_it_takes_once_loaded(name):
         layers is not None and layers.holds("model.layers.0.mlp.up_proj.weight") and not layers.holds("lm_head.weight")
     )
     _, group_size, has_zeros, has_order, _ = layers
-    shape = source.shape("layer.weight")
-    planned = PackedMatrix(kind, *shape, False, has_zeros, group_size, has_order)
+    num_outputs, num_inputs = source.shape("layer.weight")
+    planned = PackedMatrix(kind, num_outputs, num_inputs, False, has_zeros, group_size, has_order)
     assert (layers.format, planned.num_bytes) == ({"int4": "I4", "int8": "I8"}[kind], num_bytes)
 
 
