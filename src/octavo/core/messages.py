@@ -97,7 +97,10 @@ CONSTRAINTS_FAILED = "what the request allows cannot be generated"
 
 
 class SampledRow(NamedTuple):
-    """What one sampled row got: the accepted drafts and one token more. `error` ends the request instead."""
+    """What one sampled row got: the accepted drafts and one token more. `error` ends the request instead.
+
+    Where nothing can be chosen after an accepted draft, that draft is the last token; the error is the next step's.
+    """
 
     row: int
     token_ids: tuple[int, ...]

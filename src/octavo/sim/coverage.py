@@ -21,6 +21,8 @@ REQUIRED_SHARE = {
     "draft rejected at position 1": 0.1,
     "draft rejected at position 2": 0.08,
     "draft rejected at position 3": 0.04,
+    "draft rejected at position 4": 0.01,
+    "drafts cut short": 0.1,
     "drafts rolled back over a block border": 0.15,
     "duplicate block re-pointed": 0.2,
     "fork": 0.4,

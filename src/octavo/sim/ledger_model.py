@@ -18,6 +18,7 @@ from octavo.core.messages import (
 from octavo.sim.solo import ROOT_DIGEST, choose_token, extend_digest, score_next
 
 NEVER_WRITTEN = -1  # no digest
+CUT_RATE = 0.03  # of right drafts
 
 
 class LedgerError(AssertionError):
@@ -41,6 +42,10 @@ class Noise:
         """A guess at a token."""
         is_right = self._random.random() < self._draft_accuracy
         return true_token_id if is_right else self._random.randrange(vocab_size)
+
+    def cuts_short(self) -> bool:
+        """Whether nothing can be chosen after a right draft."""
+        return self._max_drafts > 0 and self._random.random() < CUT_RATE
 
     def fails(self) -> bool:
         """Whether this row's computation comes to nothing this time."""
@@ -240,6 +245,9 @@ class LedgerModel:
             return SampledRow(entry.row, (), error="the ledger model was told to fail")
         accepted: list[int] = []
         for draft in (*entry.draft_token_ids, None):
+            if accepted and self._noise.cuts_short():
+                self.coverage["drafts cut short"] += 1
+                break
             token_id = self._next_token(row)
             accepted.append(token_id)
             row.token_ids.append(token_id)
