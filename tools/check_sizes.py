@@ -18,7 +18,7 @@ MAX_FUNCTION_LINES = 50
 MAX_CLASS_LINES = 250
 MAX_FILE_LINES = 400
 MAX_ARGUMENTS = 7
-MAX_TOTAL_LINES = 28_000  # of src and csrc together
+MAX_TOTAL_LINES = 29_500  # of src and csrc together
 
 # A file or folder with such a name is named for nothing, so anything may go in.
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "misc"}
