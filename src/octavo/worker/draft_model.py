@@ -44,9 +44,8 @@ class DraftModel:
         self._first_scratch_id = num_blocks
         self._slots = FilledSlots(num_blocks, BLOCK_SIZE)
         self._num_blocks: Int32Array = np.zeros(max_num_seqs, np.int32)  # of each row
-        self._written_by_row: dict[
-            int, tuple[int, list[int]]
-        ] = {}  # drafts with KV in its blocks, and the tokens before
+        # How many tokens a row had when it was guessed for, and the drafts whose KV lies in its blocks:
+        self._written_by_row: dict[int, tuple[int, list[int]]] = {}
         self._pass = LineFit(FORGETTING)
 
     def apply(self, scheduled: SchedulerOutput) -> None:

@@ -36,7 +36,7 @@ class Drafter:
 
     def observe(self, scheduled: Sequence[ScheduledRow], sampled: Sequence[SampledRow], step_s: float) -> None:
         """Learn what a step took, and which guesses were right: also those that it was spared."""
-        if all(entry.num_scheduled_tokens == 1 + len(entry.draft_token_ids) for entry in scheduled):
+        if not any(entry.is_chunk for entry in scheduled):
             self._budget.observe_step(sum(entry.num_scheduled_tokens for entry in scheduled), step_s)
         for row in sampled:
             guess = self._guess_by_row.pop(row.row, [])[: len(row.token_ids)]
