@@ -68,7 +68,7 @@ KNOBS = (
         concurrency=8,
         num_requests=24,
     ),
-    Knob("kv_memory", "--kv-cache-memory-bytes", (96, 160, 256, 512), "KV cache, MiB", 1 << 20, concurrency=32),
+    Knob("kv_memory", "--kv-cache-memory-bytes", (64, 96, 160, 320), "KV cache, MiB", 1 << 20, concurrency=32),
     Knob(
         "max_model_len",
         "--max-model-len",
@@ -155,11 +155,12 @@ def draw(knob: Knob, points: Sequence[Point]) -> list[str]:
     """Throughput and the latencies that it costs, over the values of a knob; the lines of the page that show them."""
     throughput = [(point.value, point.report.output_tokens_per_s) for point in points]
     charts = {"throughput": line_chart("Throughput", knob.label, "output tokens/s", {"output": throughput})}
-    for name, title in (("ttft", "Time to first token"), ("itl", "Inter-token latency")):
+    for name, title, tail in (("ttft", "Time to first token", "p95"), ("itl", "Inter-token latency", "p99")):
         latencies = [(point.value, getattr(point.report, name)) for point in points]
-        p50 = [(value, latency.p50_ms) for value, latency in latencies]
-        p95 = [(value, latency.p95_ms) for value, latency in latencies]
-        charts[name] = line_chart(title, knob.label, "ms", {"p50": p50, "p95": p95})
+        lines = {
+            part: [(value, getattr(latency, f"{part}_ms")) for value, latency in latencies] for part in ("p50", tail)
+        }
+        charts[name] = line_chart(title, knob.label, "ms", lines)
     return save(knob.name, charts)
 
 
@@ -234,14 +235,15 @@ def shell(arguments: argparse.Namespace, command: str, options: str, port: int |
 def row(value: str, report: Report, *more: object) -> str:
     """A line of a table."""
     assert report.ttft is not None and report.itl is not None, report.render()
-    latencies = (report.ttft.p50_ms, report.ttft.p95_ms, report.itl.p50_ms, report.itl.p95_ms)
+    ttft, itl = report.ttft, report.itl
+    latencies = (ttft.p50_ms, ttft.p95_ms, itl.p50_ms, itl.p95_ms, itl.p99_ms)
     cells = [value, f"{report.output_tokens_per_s:.0f}", *(f"{latency:.0f}" for latency in latencies), *map(str, more)]
     return f"| {' | '.join(cells)} |"
 
 
 def table(label: str, rows: Sequence[str], more_columns: Sequence[str] = ()) -> list[str]:
     """A table's head and its rows."""
-    columns = [label, "output tokens/s", "TTFT p50, ms", "p95", "ITL p50, ms", "p95", *more_columns]
+    columns = [label, "output tokens/s", "TTFT p50, ms", "p95", "ITL p50, ms", "p95", "p99", *more_columns]
     return [f"| {' | '.join(columns)} |", f"| {' | '.join(['---'] * len(columns))} |", *rows]
 
 
