@@ -226,6 +226,9 @@ class AsyncEngine:
         try:
             while (message := await client.receive()) is not None:
                 watch.hear()
+                if isinstance(message, wire.Failed):
+                    self._life.failure = message.message
+                    break
                 if isinstance(message, wire.Ready):
                     self._enter_ready(message, client, await opening)
                 else:
@@ -270,8 +273,6 @@ class AsyncEngine:
                 self._require_front().take_inspection(message)
             case wire.Rejected(request_id, code, text, param):
                 self._require_front().reject(request_id, RequestRejected(code, text, param))
-            case wire.Failed(text):
-                self._life.failure = text
             case wire.Heartbeat(step_s) if step_s > MAX_STEP_S:
                 self._life.failure = f"a step has taken {step_s:.0f} s; at most {MAX_STEP_S:.0f} s are allowed"
                 client.kill()

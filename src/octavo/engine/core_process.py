@@ -28,6 +28,8 @@ from octavo.engine.log_format import FORMATS, configure_logging
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.source import CheckpointError
 
+FAREWELL_S = 2.0  # for the front to read the last words
+
 logger = logging.getLogger("octavo.engine")
 
 
@@ -67,13 +69,18 @@ class CoreProcess:
         except (EOFError, ConnectionError):
             return 0
         except StartError as error:
-            self._channel.send(wire.Failed(str(error)))
+            self._fail(str(error))
             return 1
         except Exception as error:
             logger.exception("the engine failed")
-            self._channel.send(wire.Failed(f"{type(error).__name__}: {error}"))
+            self._fail(f"{type(error).__name__}: {error}")
             return 1
         return 0
+
+    def _fail(self, message: str) -> None:
+        """Tell the front, and let it read that: a process that leaves takes back what it has said last."""
+        self._channel.send(wire.Failed(message))
+        self._channel.wait_for_shutdown(FAREWELL_S)
 
     def _build(self) -> BuiltEngine:
         [start] = self._channel.receive(wait=True)

@@ -200,6 +200,16 @@ class CoreChannel:
             messages += self._whole_messages()
         return messages
 
+    def wait_for_shutdown(self, timeout_s: float) -> None:
+        """Wait until the front says Shutdown or leaves, however garbled all else is; `timeout_s` for each piece."""
+        self._connection.settimeout(timeout_s)
+        try:
+            while chunk := self._connection.recv(RECEIVE_BYTES):
+                if chunk.endswith(_encoder.encode(Shutdown())):
+                    return
+        except OSError:
+            pass  # the front has its own troubles
+
     def wake(self) -> None:
         """End a `receive` that waits, or the next one that would. Any thread may call it."""
         os.write(self._waker, b"!")
