@@ -103,10 +103,20 @@ def test_a_long_text_that_must_be_read_first_has_to_pay():
     assert budget.allot([Outlook(0, 8, 1000, 20)]) == {}
 
 
-def test_once_a_step_was_seen_drafts_are_tried():
+def test_before_it_is_known_what_a_token_adds_one_draft_is_tried():
     budget = DraftBudget(4, FREE)
-    budget.observe_step(1, 0.1)
+    for _ in range(3):
+        budget.observe_step(1, 0.1)
+    assert budget.allot([ROW]) == {0: 1}
+    budget.observe_step(2, 0.101)
     assert budget.allot([ROW]) == {0: 4}
+
+
+def test_a_step_that_was_held_up_does_not_count_in_full():
+    budget = budget_of(100, 10, 0.9)
+    before = budget.allot([ROW])[0]
+    budget.observe_step(before, 10.0)
+    assert budget.allot([ROW])[0] > 1
 
 
 def test_now_and_then_a_step_sees_what_the_other_way_costs():

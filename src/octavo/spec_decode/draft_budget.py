@@ -10,7 +10,8 @@ from octavo.core.line_fit import LineFit
 STEP_FORGETTING = 0.98  # weight of the past at each step: costs are those of the last fifty or so
 ROW_FORGETTING = 0.9  # at each guess that was right or wrong: a text changes its ways within some ten tokens
 ENGINE_FORGETTING = 0.998
-FIRST_RATE, FIRST_WEIGHT = 0.5, 4.0  # what is expected of guesses before any was seen, and how many sights it is worth
+FIRST_TOKEN_SHARE = 0.5  # of what a token takes of a step: what one more adds, while all steps were alike
+FIRST_RATE, FIRST_WEIGHT = 0.7, 4.0  # what is expected of guesses before any was seen, and how many sights it is worth
 MARGIN = 1.25  # drafts must bring so many times what they cost: neither is known exactly
 OUTLIER = 3.0  # a step that takes more times what was expected was held up by something else
 EXPLORING_SHARE = 0.01  # of the time may go into seeing what drafts would bring where they did not pay
@@ -101,7 +102,7 @@ class DraftBudget:
         rate_by_row = self._rates(outlooks)
         pass_s = max(self._pass_s(0), 0.0)
         guess_s = max(self._pass_s(1) - self._pass_s(0), 0.0)  # of one row more in a pass
-        draft_s = max(self._step.slope, 0.0) + guess_s
+        draft_s = self._token_s() + guess_s
         num_drafts_by_row: dict[int, int] = {}
         for depth in range(1, self._max_drafts + 1):
             gains = {
@@ -125,11 +126,16 @@ class DraftBudget:
     def _exploration(self, outlooks: Sequence[Outlook]) -> dict[int, int]:
         """One draft of one row, when the time saved up for it is enough."""
         nearest = min(outlooks, key=lambda outlook: outlook.num_missing)
-        cost_s = max(self._step.slope, 0.0) + self._pass_s(1 + nearest.num_missing)
+        cost_s = self._token_s() + self._pass_s(1 + nearest.num_missing)
         if nearest.max_drafts == 0 or self._saved_s < cost_s:
             return {}
         self._saved_s = 0.0
         return {nearest.row: 1}
+
+    def _token_s(self) -> float:
+        """What one token more adds to a step."""
+        line = self._step
+        return line.slope if line.slope > 0 else FIRST_TOKEN_SHARE * line.mean_y / max(1.0, line.mean_x)
 
     def _rates(self, outlooks: Sequence[Outlook]) -> dict[int, float]:
         expected = self._engine.rate(FIRST_RATE)

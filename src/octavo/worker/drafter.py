@@ -9,7 +9,8 @@ from octavo.spec_decode.draft_budget import DraftBudget, Outlook
 from octavo.spec_decode.proposer import Proposer, num_equal
 from octavo.worker.request_table import RequestTable
 
-EXPECTED_TOKENS = 64  # that an output goes on for, or else as many as it has: nobody knows
+FIRST_OUTPUT_LEN = 64.0  # of outputs, before any has ended
+OUTPUT_FORGETTING = 0.9  # at each that ends
 
 
 class Drafter:
@@ -21,6 +22,8 @@ class Drafter:
         self._table = table
         self._max_drafts = max_drafts
         self._guess_by_row: dict[int, list[int]] = {}
+        self._output_len_by_row: dict[int, int] = {}
+        self._mean_output_len = FIRST_OUTPUT_LEN
 
     @property
     def reason(self) -> str:
@@ -32,6 +35,8 @@ class Drafter:
         for row in scheduled.freed_rows:
             self._budget.forget(row)
             self._guess_by_row.pop(row, None)
+            output_len = self._output_len_by_row.pop(row, self._mean_output_len)
+            self._mean_output_len += (1 - OUTPUT_FORGETTING) * (output_len - self._mean_output_len)
         self._proposer.apply(scheduled)
 
     def observe(self, scheduled: Sequence[ScheduledRow], sampled: Sequence[SampledRow], step_s: float) -> None:
@@ -61,12 +66,15 @@ class Drafter:
     def _outlook(self, row: int) -> Outlook:
         table = self._table
         num_left = int(table.max_num_tokens[row] - table.num_tokens[row]) - 1  # the last one is never a draft
-        num_output = int(table.num_tokens[row] - table.num_prompt_tokens[row])
+        output_len = int(table.num_tokens[row] - table.num_prompt_tokens[row])
+        self._output_len_by_row[row] = output_len
+        # Who has outlived the mean is expected to live on for as long again.
+        num_to_come = max(int(self._mean_output_len) - output_len, output_len)
         return Outlook(
             row,
             max_drafts=max(0, min(self._max_drafts, num_left)),
             num_missing=self._proposer.num_missing(row),
-            num_to_come=min(num_left, max(EXPECTED_TOKENS, num_output)),
+            num_to_come=min(num_left, num_to_come),
         )
 
     def _allowed(self, row: int, guess: list[int]) -> list[int]:
