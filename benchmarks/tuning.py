@@ -1,6 +1,6 @@
 """Measures what the knobs of `octavo serve` do, draws the curves, and writes them into docs/tuning.md.
 
-    python -m benchmarks.tuning [--model MODEL.gguf] [--requests 48] [--only NAME ...]
+    python -m benchmarks.tuning [--model MODEL.gguf] [--requests 32] [--only NAME ...]
 
 The page has a place for each measurement, between `<!-- NAME -->` and `<!-- end -->`: a table, or a command and what it
 printed. Charts go to docs/tuning/. By default the demo model is served, and all of it takes eight minutes.
@@ -64,9 +64,9 @@ KNOBS = (
         "--max-num-batched-tokens",
         (64, 128, 256, 512, 1024),
         "max_num_batched_tokens",
-        input_len="lognormal:400,0.8",
+        input_len="lognormal:300,0.7",
         concurrency=8,
-        num_requests=24,
+        num_requests=16,
     ),
     Knob("kv_memory", "--kv-cache-memory-bytes", (64, 96, 160, 320), "KV cache, MiB", 1 << 20, concurrency=32),
     Knob(
@@ -95,7 +95,7 @@ def main() -> None:
     """Measure what the command line names, and write the page."""
     parser = argparse.ArgumentParser(description="Measure the knobs of a server and write docs/tuning.md.")
     parser.add_argument("--model", type=Path, default=None, help="by default the demo model")
-    parser.add_argument("--requests", type=int, default=48, help="of each load")
+    parser.add_argument("--requests", type=int, default=32, help="of each load")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
     arguments = parser.parse_args()
     arguments.model = arguments.model or fetch()
