@@ -20,8 +20,8 @@ def test_a_line_for_each_step_of_a_model(tiny_model: Path, tmp_path: Path):
         llm.generate([[5, 6, 7, 8]], params, use_tqdm=False)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert all(line.pop("seconds") > 0 for line in lines)
-    first = [(6, 2, 1, 10 + 3), (3, 2, 2, 5 + 7), (2, 2, 2, 6 + 5), (1, 1, 1, 6)]
-    alone = [(4, 1, 1, 10), (1, 1, 1, 5), (1, 1, 1, 6)]
+    first = [(6, 1, 10 + 3), (3, 2, 5 + 7), (2, 2, 6 + 5), (1, 1, 6)]
+    alone = [(4, 1, 10), (1, 1, 5), (1, 1, 6)]
     assert [StepWork(**line) for line in lines] == first + alone
 
 

@@ -112,11 +112,11 @@ def test_another_file_is_no_cost_model(tmp_path: Path, text):
 
 
 def test_a_log_of_steps_is_read(tmp_path: Path):
-    work = StepWork(num_tokens=3, num_rows=2, num_sampled=1, num_pairs=9)
+    work = StepWork(num_tokens=3, num_sampled=1, num_pairs=9)
     path = tmp_path / "steps.jsonl"
     path.write_text(2 * (json.dumps(work._asdict() | {"seconds": 0.5}) + "\n"))
     assert read_steps(path) == [(work, 0.5), (work, 0.5)]
-    assert FitQuality.of(CostModel(0.25, 0, 0, 0, 0), read_steps(path)).error_of_sum == -0.5
+    assert FitQuality.of(CostModel(0.25, 0, 0, 0), read_steps(path)).error_of_sum == -0.5
     path.write_text(path.read_text() + '{"num_tokens": 3}\n')
     with pytest.raises(ValueError, match="line 3 is not what --step-log writes"):
         read_steps(path)

@@ -17,13 +17,13 @@ def random_steps(num_steps: int, cost_model: CostModel, noise: float = 0.0) -> l
     for _ in range(num_steps):
         num_rows = random.randint(1, 64)
         num_new = num_rows + random.choice((0, random.randint(1, 400)))
-        work = StepWork(num_new, num_rows, random.randint(0, num_rows), num_new * random.randint(1, 500))
+        work = StepWork(num_new, random.randint(0, num_rows), num_new * random.randint(1, 500))
         steps.append((work, cost_model.seconds(work) * (1 + random.uniform(-noise, noise))))
     return steps
 
 
 def test_the_parts_are_found_again():
-    cost_model = CostModel(fixed_s=0.004, token_s=2e-4, row_s=1e-5, sampled_s=3e-4, pair_s=2e-8)
+    cost_model = CostModel(fixed_s=0.004, token_s=2e-4, sampled_s=3e-4, pair_s=2e-8)
     fitted = CostModel.fit(random_steps(200, cost_model))
     assert astuple(fitted) == pytest.approx(astuple(cost_model), rel=1e-6)
     noisy = CostModel.fit(random_steps(2_000, cost_model, noise=0.2))
@@ -32,19 +32,19 @@ def test_the_parts_are_found_again():
 
 
 def test_no_part_is_negative():
-    steps = random_steps(100, CostModel(fixed_s=0.004, token_s=2e-4, row_s=0.0, sampled_s=0.0, pair_s=0.0))
-    shrinking = [(work, seconds - 1e-5 * work.num_rows) for work, seconds in steps]
+    steps = random_steps(100, CostModel(fixed_s=0.004, token_s=2e-4, sampled_s=0.0, pair_s=0.0))
+    shrinking = [(work, seconds - 1e-5 * work.num_sampled) for work, seconds in steps]
     fitted = CostModel.fit(shrinking)
     assert min(astuple(fitted)) == 0.0 and fitted.fixed_s > 0 and fitted.token_s > 0
 
 
 def test_what_never_varies_is_not_told_apart():
-    steps = [(StepWork(1, 1, 1, context), 0.005 + 1e-7 * context) for context in range(1, 100)]
+    steps = [(StepWork(1, 1, context), 0.005 + 1e-7 * context) for context in range(1, 100)]
     fitted = CostModel.fit(steps)
     for work, seconds in steps:
         assert fitted.seconds(work) == pytest.approx(seconds, rel=1e-6)
 
 
 def test_a_handful_of_steps_is_not_enough():
-    with pytest.raises(ValueError, match="4 steps were measured"):
-        CostModel.fit(random_steps(4, CostModel()))
+    with pytest.raises(ValueError, match="3 steps were measured"):
+        CostModel.fit(random_steps(3, CostModel()))

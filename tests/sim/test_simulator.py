@@ -20,9 +20,9 @@ ONE_SECOND_A_STEP = CostModel(fixed_s=1.0, token_s=0.0, pair_s=0.0)
 def test_a_step_costs_what_it_has_to_do():
     rows = ScheduledRow(0, 10, 5, False, 0, ()), ScheduledRow(1, 0, 2, True, 0, ())
     scheduled = SchedulerOutput(1, 7, rows)
-    assert StepWork.of(scheduled) == (7, 2, 1, 11 + 12 + 13 + 14 + 15 + 1 + 2)
-    cost_model = CostModel(fixed_s=1.0, token_s=0.1, row_s=0.01, sampled_s=0.002, pair_s=0.0001)
-    assert cost_model.step_s(scheduled) == pytest.approx(1.0 + 0.7 + 0.02 + 0.002 + 0.0068)
+    assert StepWork.of(scheduled) == (7, 1, 11 + 12 + 13 + 14 + 15 + 1 + 2)
+    cost_model = CostModel(fixed_s=1.0, token_s=0.1, sampled_s=0.002, pair_s=0.0001)
+    assert cost_model.step_s(scheduled) == pytest.approx(1.0 + 0.7 + 0.002 + 0.0068)
 
 
 def test_requests_enter_when_they_arrive_and_idle_time_is_skipped():

@@ -11,7 +11,6 @@ class StepWork(NamedTuple):
     """Sums over the rows of a step."""
 
     num_tokens: int  # to compute
-    num_rows: int
     num_sampled: int  # rows that get logits and a token
     num_pairs: int  # of a token to compute and one that it attends to, itself included
 
@@ -23,4 +22,4 @@ class StepWork(NamedTuple):
             num_new = row.num_scheduled_tokens
             num_sampled += row.is_sampled
             num_pairs += num_new * row.num_computed_tokens + num_new * (num_new + 1) // 2
-        return cls(scheduled.num_tokens, len(scheduled.scheduled), num_sampled, num_pairs)
+        return cls(scheduled.num_tokens, num_sampled, num_pairs)

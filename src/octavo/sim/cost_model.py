@@ -20,7 +20,6 @@ class CostModel:
 
     fixed_s: float = 0.005  # weights are read once, however many tokens there are
     token_s: float = 0.0002
-    row_s: float = 0.0
     sampled_s: float = 0.0  # the head's product for a row, the choice of its token, its way to the client
     pair_s: float = 0.0000002  # a query and a key
 
@@ -30,8 +29,8 @@ class CostModel:
 
     def seconds(self, work: StepWork) -> float:
         """Seconds that so much work takes."""
-        rows_s = self.row_s * work.num_rows + self.sampled_s * work.num_sampled
-        return self.fixed_s + self.token_s * work.num_tokens + rows_s + self.pair_s * work.num_pairs
+        tokens_s = self.token_s * work.num_tokens + self.sampled_s * work.num_sampled
+        return self.fixed_s + tokens_s + self.pair_s * work.num_pairs
 
     @classmethod
     def fit(cls, steps: Sequence[tuple[StepWork, float]]) -> CostModel:
