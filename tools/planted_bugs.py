@@ -310,8 +310,8 @@ SCHEDULER = [
     PlantedBug("choices.py", "if sibling.status is RequestStatus.FORKING", "if True", "an aborted sibling comes back"),
     PlantedBug(
         "scheduler.py",
-        "leave(request)\n        self._queue_siblings(request)",
-        "leave(request)",
+        "forget(request.request_id)\n        self._queue_siblings(request)",
+        "forget(request.request_id)",
         "siblings wait for ever for an aborted leader",
     ),
     PlantedBug(
@@ -320,9 +320,9 @@ SCHEDULER = [
     PlantedBug("scheduler.py", "self.kv.free(request)", "pass", "blocks are not released"),
     PlantedBug("scheduler.py", "source.priority if self.has_priorities else 0", "0", "priorities are ignored"),
     PlantedBug("scheduler.py", "if request.draft_token_ids:", "if False:", "a guess preempts somebody"),
-    PlantedBug("deadlines.py", "if not is_of_queue or ", "if ", "who has begun outlives every deadline"),
+    PlantedBug("deadlines.py", "(is_queued or not is_of_queue)", "is_queued", "who has begun outlives every deadline"),
     PlantedBug(
-        "deadlines.py", "self._queued_ids.discard(request_id)\n\n", "pass\n\n", "the queue's deadline ends runners"
+        "deadlines.py", "self._is_queued_by_id[request_id] = False", "pass", "the queue's deadline ends runners"
     ),
     PlantedBug("scheduler.py", "self._deadlines.add(source)", "pass", "deadlines are never met"),
     PlantedBug("deadlines.py", "<= now_s", "<= now_s + 1", "requests expire before their time"),
