@@ -99,14 +99,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
     arguments = parser.parse_args()
     arguments.model = arguments.model or fetch()
+    machine = record.machine()
+    where = f"{arguments.model.name} on {machine['num_cpus']} CPUs of an {machine['cpu']}"
+    write("machine", f"Measured with {where}, commit {record.commit()}, {arguments.requests} requests a load.")
     CHARTS.mkdir(exist_ok=True)
     for name in arguments.only:
         text = MEASUREMENTS[name](arguments)
         write(name, text)
         print(f"## {name}\n{text}\n", flush=True)
-    machine = record.machine()
-    where = f"{arguments.model.name} on {machine['num_cpus']} CPUs of an {machine['cpu']}"
-    write("machine", f"Measured with {where}, commit {record.commit()}, {arguments.requests} requests a load.")
 
 
 def write(name: str, text: str) -> None:
