@@ -250,7 +250,7 @@ def test_why_the_cache_has_no_more_of_a_prompt():
 
 
 def test_few_evictions_are_remembered(monkeypatch):
-    monkeypatch.setattr(prefix_index, "MAX_EVICTED", 3)
+    monkeypatch.setattr(prefix_index, "MIN_EVICTED", 3)
     kv = make_manager(2)
     for seed in range(9):
         kv.free(compute(kv, make_tokens(5, seed=seed)))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from octavo.structured.compiler import MAX_KEPT_GRAMMARS
 from tests.e2e.server_process import ServerProcess, until
 from tests.load.resident_memory import ResidentMemory
 from tests.load.visitors import Visitors
@@ -31,12 +32,21 @@ MAX_SLOPE = 1.0  # megabytes an hour
 SAMPLE_S = 5.0
 REPORT_S = 60.0
 NUM_CLIENTS = 8
+MAX_NUM_SEQS = 8
 
 
 @pytest.fixture
 def server(tiny_model: Path) -> Iterator[ServerProcess]:
     # A KV cache so small that all of it is soon in use: memory counts as resident only when it is written to.
-    options = ["--max-model-len", "512", "--max-num-seqs", "8", "--kv-cache-memory-bytes", "48000000", *OPTIONS]
+    options = [
+        "--max-model-len",
+        "512",
+        "--max-num-seqs",
+        str(MAX_NUM_SEQS),
+        "--kv-cache-memory-bytes",
+        "48000000",
+        *OPTIONS,
+    ]
     model = fetch_model.model_path() if MODEL == "demo" else Path(MODEL or tiny_model)
     with ServerProcess(model, *options) as server:
         yield server.wait_until_ready()
@@ -44,6 +54,8 @@ def server(tiny_model: Path) -> Iterator[ServerProcess]:
 
 def test_memory_and_answers_stay_as_they_are(server):
     visitors = Visitors(server)
+    if SOAK_S >= MIN_SLOPE_S:
+        visitors.fill(MAX_NUM_SEQS, MAX_KEPT_GRAMMARS)
     memory = ResidentMemory(server.process.pid)
     with ThreadPoolExecutor(NUM_CLIENTS) as pool:
         faults = keep_visiting(visitors, pool, memory)

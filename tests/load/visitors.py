@@ -51,6 +51,13 @@ class Visitors:
             self._speak_another_dialect,
         ]
 
+    def fill(self, num_rows: int, num_grammars: int) -> None:
+        """Bring what grows with use to its full size: buffers for so many rows at once, and so many grammars."""
+        wide = {"max_tokens": 40, "ignore_eos": True, "n": num_rows, "logprobs": 20, "prompt_logprobs": 20}
+        self._post("/v1/completions", wide | {"prompt": PREFIX * 4})
+        for number in range(num_grammars):
+            self._ask_for_structure(random.Random(-1 - number))
+
     def visit(self, number: int) -> str | None:
         """What the visitor found wrong; None: nothing."""
         visit = self._visits[number % len(self._visits)]

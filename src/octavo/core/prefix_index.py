@@ -10,7 +10,7 @@ from itertools import islice
 from octavo.core.block import Block, Parent
 
 KEY_BYTES = 16
-MAX_EVICTED = 1 << 14  # keys of evicted blocks that are remembered: what they hold cannot be had back, only explained
+MIN_EVICTED = 64  # keys of evicted blocks that are remembered in any case
 MAX_PARTIAL_CANDIDATES = 8  # newest blocks compared for a partial match, so that a lookup stays short
 
 
@@ -26,7 +26,7 @@ class PrefixIndex:
         self._hash_key = hash_key
         self._block_by_key: dict[bytes, Block] = {}
         self._children: dict[tuple[Parent, int], dict[int, Block]] = {}  # by (parent, first token), then block_id
-        self._evicted: dict[bytes, None] = {}  # keys, the oldest first
+        self._evicted: dict[bytes, None] = {}  # keys, the oldest first: what was there cannot be had, only explained
         self._next_node_id = 1
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class PrefixIndex:
         assert block.key is not None, f"block {block.block_id} is not in the prefix index"
         del self._block_by_key[block.key]
         self._evicted[block.key] = None
-        if len(self._evicted) > MAX_EVICTED:
+        if len(self._evicted) > max(MIN_EVICTED, len(self._block_by_key)):
             del self._evicted[next(iter(self._evicted))]
         siblings_key = (block.parent, block.token_ids[0])
         siblings = self._children[siblings_key]
