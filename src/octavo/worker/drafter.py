@@ -51,7 +51,7 @@ class Drafter:
 
     def propose(self, sampled: Sequence[SampledRow]) -> tuple[SampledRow, ...]:
         """The same rows with drafts, where there are any."""
-        outlooks = [self._outlook(row.row) for row in sampled if self._goes_on(row)]
+        outlooks = [self._outlook(row.row) for row in sampled if self._may_guess(row)]
         num_drafts_by_row = self._budget.allot(outlooks)
         wanted = num_drafts_by_row
         if self._proposer.is_free:  # so is seeing whether it is right
@@ -60,8 +60,12 @@ class Drafter:
         self._guess_by_row |= {row: self._allowed(row, guess) for row, guess in guesses.items()}
         return tuple(self._with_drafts(row, num_drafts_by_row.get(row.row, 0)) for row in sampled)
 
-    def _goes_on(self, sampled: SampledRow) -> bool:
-        return sampled.error is None and sampled.token_ids[-1] not in self._table.stop_token_ids[sampled.row]
+    def _may_guess(self, sampled: SampledRow) -> bool:
+        """Whether the row goes on; a first token is not kept waiting for guesses that take time."""
+        if sampled.error is not None or sampled.token_ids[-1] in self._table.stop_token_ids[sampled.row]:
+            return False
+        is_first = self._table.num_tokens[sampled.row] == self._table.num_prompt_tokens[sampled.row] + 1
+        return self._proposer.is_free or not is_first
 
     def _outlook(self, row: int) -> Outlook:
         table = self._table
