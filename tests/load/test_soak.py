@@ -22,7 +22,7 @@ from tests.load.resident_memory import ResidentMemory
 from tests.load.visitors import Visitors
 from tools import fetch_model
 
-SOAK_S = float(os.environ.get("SOAK_S", "6"))
+SOAK_S = float(os.environ.get("SOAK_S", "4"))
 RATE = float(os.environ.get("SOAK_RATE", "25"))  # visits a second
 MODEL = os.environ.get("SOAK_MODEL")  # a path, or "demo"; by default the tiny one
 OPTIONS = os.environ.get("SOAK_OPTIONS", "").split()
@@ -38,15 +38,8 @@ MAX_NUM_SEQS = 8
 @pytest.fixture
 def server(tiny_model: Path) -> Iterator[ServerProcess]:
     # A KV cache so small that all of it is soon in use: memory counts as resident only when it is written to.
-    options = [
-        "--max-model-len",
-        "512",
-        "--max-num-seqs",
-        str(MAX_NUM_SEQS),
-        "--kv-cache-memory-bytes",
-        "48000000",
-        *OPTIONS,
-    ]
+    options = ["--max-model-len", "512", "--max-num-seqs", str(MAX_NUM_SEQS)]
+    options += ["--kv-cache-memory-bytes", "48000000", *OPTIONS]
     model = fetch_model.model_path() if MODEL == "demo" else Path(MODEL or tiny_model)
     with ServerProcess(model, *options) as server:
         yield server.wait_until_ready()
