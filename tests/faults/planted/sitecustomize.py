@@ -42,7 +42,7 @@ def lose_one_message() -> None:
     from octavo.engine import wire
 
     encode = wire.encode_frame
-    lost = []
+    lost: list[object] = []
 
     def losing(message: object, number: int) -> bytes:
         if is_due() and not lost:
