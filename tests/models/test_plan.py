@@ -11,9 +11,10 @@ import pytest
 
 from octavo.backends.native import fusions, plan
 from octavo.backends.native.backend import NativeBackend
-from octavo.backends.ops import StepBatch
+from octavo.backends.ops import StepBatch, StoredTensor
 from octavo.config import BLOCK_SIZE
-from octavo.weights.checkpoint import open_checkpoint
+from octavo.weights.checkpoint import Checkpoint, open_checkpoint
+from tests.backends.test_stored_codes import coded
 from tests.models.conftest import GOLDEN
 from tests.models.sequence_runner import MAX_POSITIONS, Chunk, SequenceRunner, step_batch
 
@@ -66,6 +67,44 @@ def open_model(name: str, kind: str, num_threads: int, *, is_recorded: bool) -> 
     backend = NativeBackend(num_threads, **how, is_recorded=is_recorded)
     checkpoint = open_checkpoint(GOLDEN / name)
     return SequenceRunner(checkpoint.config, checkpoint.tensors, backend, NUM_BLOCKS)
+
+
+class OrderedLayers:
+    """The layers of a checkpoint in codes of four bits whose columns are in an order of their own."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._tensors = checkpoint.tensors
+
+    def stored(self, name: str) -> StoredTensor:
+        tensor = self._tensors.stored(name)
+        if not name.endswith("_proj.weight"):
+            return tensor
+        rng = np.random.default_rng(tensor.shape[1])
+        order = rng.permutation(tensor.shape[1]).astype(np.int32)  # first: layers of one input have one order
+        codes = coded(rng, tensor.shape, bits=4, group_size=32, has_zeros=True)
+        assert codes.scales is not None
+        return dataclasses.replace(codes, scales=dataclasses.replace(codes.scales, order=order))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_inputs_are_gathered_as_they_are_made(num_threads):
+    checkpoint = open_checkpoint(GOLDEN / "qwen2")
+    runners = [
+        SequenceRunner(
+            checkpoint.config,
+            OrderedLayers(checkpoint),
+            NativeBackend(num_threads, is_recorded=is_recorded),
+            NUM_BLOCKS,
+        )
+        for is_recorded in (False, True)
+    ]
+    for batch in Traffic(5).random_steps()[:6]:
+        eager, recorded = (runner.step.run(batch) for runner in runners)
+        assert recorded.tobytes() == eager.tobytes()
+        assert np.isfinite(eager).all()
 
 
 def assert_equal_steps(name: str, kind: str, steps: Sequence[StepBatch], num_threads: int = 2) -> None:
