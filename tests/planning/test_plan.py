@@ -140,8 +140,9 @@ def test_quantized_layers_make_a_model_smaller(tmp_path: Path):
     sizes = read_header(tmp_path).weight_bytes_by_kind(dtype="auto", quantization=None)
     (tmp_path / "config.json").write_text(json.dumps(config))
     as_floats = read_header(tmp_path).weight_bytes_by_kind(dtype="auto", quantization=None)
-    assert sizes.keys() == {"int4", "bfloat16", "float32"}
-    assert sizes["int4"] / (as_floats["bfloat16"] - sizes["bfloat16"]) == (16 + 4) / 64  # bytes of 32 weights
+    assert sizes.keys() == {"int4", "int8", "bfloat16", "float32"}  # int8: the embedding
+    vocabulary_bytes = sizes["int8"] * 64 / 34  # as floats; these are bytes of 32 weights, as those that follow
+    assert sizes["int4"] / (as_floats["bfloat16"] - sizes["bfloat16"] - vocabulary_bytes) == (16 + 4) / 64
 
 
 @pytest.mark.parametrize("name", ["config.json", "tiny.gguf"])

@@ -65,6 +65,7 @@ class ModelHeader(NamedTuple):
                 dtype=dtype,
                 quantization=quantization,
                 is_vocabulary=matrix.endswith(("embed_tokens", "lm_head")),
+                are_layers_quantized=self.quantized is not None,
             )
             bytes_by_kind[kind] += self._packed(kind, formats[matrix], parts, has_bias=matrix in biased).num_bytes
         return dict(bytes_by_kind)

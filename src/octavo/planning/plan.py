@@ -78,7 +78,7 @@ def make_plan(header: ModelHeader, config: EngineConfig, memory_bytes: int, requ
 
     Raises ValueError, with the numbers and the flags, where the model leaves no room for a KV cache.
     """
-    weight_bytes_by_kind = header.weight_bytes_by_kind(dtype=config.dtype, quantization=config.quantization)
+    weight_bytes_by_kind = header.weight_bytes_by_kind(dtype=config.dtype, quantization=config.requantization)
     memory = _plan_memory(header, config, memory_bytes, weight_bytes_by_kind)
     total_lens = sorted(request.num_prompt_tokens + request.num_output_tokens for request in requests)
     wanted = math.ceil(percentile(total_lens, SERVED_PERCENT) / BLOCK_SIZE) * BLOCK_SIZE
