@@ -86,6 +86,12 @@ def test_rows_with_bad_guesses_get_fewer_than_rows_with_good_ones():
     assert budget.allot([Outlook(1, 8, 0, 100)])[1] > 0  # another request's row
 
 
+def test_a_new_row_is_trusted_less_than_one_that_has_been_right():
+    budget = budget_of(100, 10, 0.98)
+    numbers = budget.allot([ROW, Outlook(1, 8, 0, 100)])
+    assert numbers[0] > numbers[1] > 0
+
+
 def test_a_row_gets_no_more_than_it_has_room_for():
     budget = budget_of(100, 1, 0.9, num_rows=3)
     assert budget.allot([Outlook(0, 2, 0, 100), Outlook(1, 0, 0, 100), ROW])[0] >= 1

@@ -138,7 +138,8 @@ class DraftBudget:
         return line.slope if line.slope > 0 else FIRST_TOKEN_SHARE * line.mean_y / max(1.0, line.mean_x)
 
     def _rates(self, outlooks: Sequence[Outlook]) -> dict[int, float]:
-        expected = self._engine.rate(FIRST_RATE)
+        # A text that copies says nothing about the next one: trust grows with what is seen.
+        expected = min(FIRST_RATE, self._engine.rate(FIRST_RATE))
         return {
             outlook.row: self._rate_by_row[outlook.row].rate(expected) if outlook.row in self._rate_by_row else expected
             for outlook in outlooks
