@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ class Traffic:
 
 
 def open_model(name: str, kind: str, num_threads: int, *, is_recorded: bool) -> SequenceRunner:
-    how = {"quantization": kind} if kind in ("int8", "int4") else {"dtype": kind}
+    how: dict[str, Any] = {"quantization": kind} if kind in ("int8", "int4") else {"dtype": kind}
     backend = NativeBackend(num_threads, **how, is_recorded=is_recorded)
     checkpoint = open_checkpoint(GOLDEN / name)
     return SequenceRunner(checkpoint.config, checkpoint.tensors, backend, NUM_BLOCKS)
@@ -74,6 +75,12 @@ class OrderedLayers:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._tensors = checkpoint.tensors
+
+    def names(self) -> list[str]:
+        return self._tensors.names()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._tensors.shape(name)
 
     def stored(self, name: str) -> StoredTensor:
         tensor = self._tensors.stored(name)
