@@ -24,7 +24,7 @@ class QuantizeOptions:
 
 
 def quantize(options: QuantizeOptions) -> None:
-    """Write a quantized checkpoint that octavo, vLLM and transformers read. Best made of floats."""
+    """Write a quantized checkpoint that octavo and transformers read. Best made of floats."""
     from octavo.compression.quantizer import write_awq, write_int8
     from octavo.weights.checkpoint import open_checkpoint
     from octavo.weights.source import CheckpointError

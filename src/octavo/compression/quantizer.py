@@ -1,4 +1,4 @@
-"""Makes a smaller checkpoint of a larger one, in a layout that octavo, vLLM and transformers read."""
+"""Makes a smaller checkpoint of a larger one, in a layout that octavo and transformers read."""
 
 from __future__ import annotations
 
