@@ -11,11 +11,11 @@ import pytest
 
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.tokenizer import Tokenizer
-from octavo.server.chat_messages import template_messages
-from octavo.server.chat_protocol import ChatMessage
-from octavo.server.tools import Tool
-from octavo.server.turn_formats import HERMES, LLAMA, MISTRAL, THINK
-from octavo.server.turn_style import TurnStyle
+from octavo.server.openai.chat_messages import template_messages
+from octavo.server.openai.chat_protocol import ChatMessage
+from octavo.server.turns.formats import HERMES, LLAMA, MISTRAL, THINK
+from octavo.server.turns.style import TurnStyle
+from octavo.server.turns.tools import Tool
 from octavo.weights.tokenizer_spec import TokenizerSpec
 from tests.engine.tiny_model import byte_tokenizer
 

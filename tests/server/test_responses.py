@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from octavo.core.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
-from octavo.server.response_store import ResponseStore, StoredResponse
+from octavo.server.openai.response_store import ResponseStore, StoredResponse
 from tests.server import scripted_core
 from tests.server.named_events import read_named_events
 from tests.server.openai_schemas import assert_valid
@@ -203,7 +203,7 @@ def test_the_store_is_bounded():
 def _response(response_id: str):
     import msgspec
 
-    from octavo.server.responses_protocol import Response
+    from octavo.server.openai.responses_protocol import Response
 
     fields: dict[str, Any] = dict.fromkeys(("instructions", "previous_response_id", "max_output_tokens"))
     fields |= {"temperature": 1.0, "top_p": 1.0, "text": {}, "reasoning": {}, "tools": [], "tool_choice": "auto"}

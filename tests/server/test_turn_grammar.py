@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from octavo.core.sampling_params import StructuredOutputsParams
-from octavo.server.tools import Function
-from octavo.server.turn_events import TurnChoice
-from octavo.server.turn_formats import HERMES, LLAMA, MISTRAL, MISTRAL_PLAIN, MISTRAL_THINK, THINK, ToolFormat
-from octavo.server.turn_grammar import (
+from octavo.server.turns.events import TurnChoice
+from octavo.server.turns.formats import HERMES, LLAMA, MISTRAL, MISTRAL_PLAIN, MISTRAL_THINK, THINK, ToolFormat
+from octavo.server.turns.grammar import (
     CALLS,
     CALLS_OR_PRESCRIBED,
     PRESCRIBED,
@@ -21,7 +20,8 @@ from octavo.server.turn_grammar import (
     prescribed_rules,
     turn_grammar,
 )
-from octavo.server.turn_parser import TurnParser
+from octavo.server.turns.parser import TurnParser
+from octavo.server.turns.tools import Function
 from octavo.structured.grammar import Grammar, make_tokenizer
 from octavo.structured.lark import lark_grammar
 from octavo.structured.vocabulary import Vocabulary

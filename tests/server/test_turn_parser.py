@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from octavo.server.turn_events import TextDelta, ToolArgumentsDelta, ToolCallStart, TurnChoice
-from octavo.server.turn_formats import HERMES, LLAMA, MISTRAL, MISTRAL_PLAIN, THINK, ToolFormat
-from octavo.server.turn_parser import TurnParser
+from octavo.server.turns.events import TextDelta, ToolArgumentsDelta, ToolCallStart, TurnChoice
+from octavo.server.turns.formats import HERMES, LLAMA, MISTRAL, MISTRAL_PLAIN, THINK, ToolFormat
+from octavo.server.turns.parser import TurnParser
 
 FORMATS = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL, "mistral_plain": MISTRAL_PLAIN}
 TOOLS = ("search", "f")

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 
 from octavo.server.errors import invalid
-from octavo.server.openai import GenerationFields, StreamOptions, Usage
+from octavo.server.openai.fields import GenerationFields, StreamOptions, Usage
 
 
 class AnswerHead:

@@ -18,9 +18,9 @@ from octavo.engine.queue_limit import EngineOverloadedError
 from octavo.server.access_log import AccessLog
 from octavo.server.api_keys import ApiKeys
 from octavo.server.errors import ApiError, error_response
+from octavo.server.openai.response_store import ResponseStore
 from octavo.server.openapi import ApiDocument
 from octavo.server.plain_path import PlainPath
-from octavo.server.response_store import ResponseStore
 from octavo.server.routes import ENDPOINTS
 from octavo.server.server_config import ServerConfig
 from octavo.server.serving import Serving

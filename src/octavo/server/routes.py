@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from octavo.core.messages import StepStats
-from octavo.server.chat import create_chat_completion
-from octavo.server.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
-from octavo.server.completion_protocol import Completion, CompletionRequest
-from octavo.server.completions import create_completion
+from octavo.server.anthropic.messages import count_tokens, create_message
+from octavo.server.anthropic.messages_protocol import (
+    MESSAGES_NEUTRAL_VALUES,
+    CountTokensRequest,
+    Message,
+    MessageEvent,
+    MessagesRequest,
+    TokenCount,
+)
 from octavo.server.dashboard import DashboardData, get_dashboard, get_dashboard_data
 from octavo.server.endpoint import Endpoint
 from octavo.server.errors import AnthropicErrorEnvelope
@@ -21,27 +26,22 @@ from octavo.server.health import (
     get_tables,
     get_version,
 )
-from octavo.server.messages import count_tokens, create_message
-from octavo.server.messages_protocol import (
-    MESSAGES_NEUTRAL_VALUES,
-    CountTokensRequest,
-    Message,
-    MessageEvent,
-    MessagesRequest,
-    TokenCount,
-)
-from octavo.server.models import list_models, retrieve_model
-from octavo.server.openai import Model, ModelList
-from octavo.server.openapi import get_docs, get_openapi
-from octavo.server.parameters import NEUTRAL_VALUES
-from octavo.server.responses import cancel_response, create_response, delete_response, get_response
-from octavo.server.responses_protocol import (
+from octavo.server.openai.chat import create_chat_completion
+from octavo.server.openai.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
+from octavo.server.openai.completion_protocol import Completion, CompletionRequest
+from octavo.server.openai.completions import create_completion
+from octavo.server.openai.fields import Model, ModelList
+from octavo.server.openai.models import list_models, retrieve_model
+from octavo.server.openai.responses import cancel_response, create_response, delete_response, get_response
+from octavo.server.openai.responses_protocol import (
     RESPONSES_NEUTRAL_VALUES,
     Response,
     ResponseDeleted,
     ResponseEvent,
     ResponsesRequest,
 )
+from octavo.server.openapi import get_docs, get_openapi
+from octavo.server.parameters import NEUTRAL_VALUES
 from octavo.server.tokenization import (
     DetokenizedText,
     DetokenizeRequest,

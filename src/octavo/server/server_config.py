@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from octavo.engine.log_format import FORMATS
-from octavo.server.turn_formats import AUTO, REASONING_FORMATS, TOOL_FORMATS
+from octavo.server.turns.formats import AUTO, REASONING_FORMATS, TOOL_FORMATS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from starlette.requests import Request
 
 from octavo.engine.async_engine import AsyncEngine
 from octavo.server.errors import ApiError
-from octavo.server.openai import Model
+from octavo.server.openai.fields import Model
 from octavo.server.server_config import ServerConfig
-from octavo.server.turn_style import TurnStyle
+from octavo.server.turns.style import TurnStyle
 
 
 class Serving:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from octavo.engine.request_terms import RequestTerms
 from octavo.server.api_keys import tenant_salt
-from octavo.server.openai import GenerationFields
+from octavo.server.openai.fields import GenerationFields
 from octavo.server.serving import serving_of
 
 MAX_TENANT_CHARS = 128

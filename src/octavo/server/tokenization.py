@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from octavo.engine.input_processor import PromptDict
 from octavo.server.answer import json_response
-from octavo.server.chat import turn_request
-from octavo.server.chat_protocol import ChatCompletionRequest, ChatMessage
 from octavo.server.errors import invalid
+from octavo.server.openai.chat import turn_request
+from octavo.server.openai.chat_protocol import ChatCompletionRequest, ChatMessage
 from octavo.server.serving import Serving, serving_of
-from octavo.server.tools import Tool
-from octavo.server.turn import render_turn
+from octavo.server.turns.tools import Tool
+from octavo.server.turns.turn import render_turn
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,11 +13,8 @@ from starlette.responses import Response
 from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
 from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.server.answer import json_response
-from octavo.server.chat_messages import template_messages
-from octavo.server.chat_protocol import ChatMessage
-from octavo.server.errors import invalid
-from octavo.server.message_writer import MessageWriter, message_usage
-from octavo.server.messages_protocol import (
+from octavo.server.anthropic.message_writer import MessageWriter, message_usage
+from octavo.server.anthropic.messages_protocol import (
     CountTokensRequest,
     InputMessage,
     Message,
@@ -28,14 +25,17 @@ from octavo.server.messages_protocol import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from octavo.server.openai import GenerationFields
+from octavo.server.errors import invalid
+from octavo.server.openai.chat_messages import template_messages
+from octavo.server.openai.chat_protocol import ChatMessage
+from octavo.server.openai.fields import GenerationFields
 from octavo.server.parameters import sampling_params
 from octavo.server.request_body import convert
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
 from octavo.server.terms import terms_of
-from octavo.server.tools import Tool, read_tool_choice
-from octavo.server.turn import TurnRequest, open_turn, render_turn
+from octavo.server.turns.tools import Tool, read_tool_choice
+from octavo.server.turns.turn import TurnRequest, open_turn, render_turn
 
 
 async def create_message(request: Request, body: MessagesRequest) -> Response | EventStream:

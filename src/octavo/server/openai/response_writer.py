@@ -8,10 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 from octavo.engine.outputs import Logprob
-from octavo.server.chat_protocol import ChatLogprobs
 from octavo.server.errors import ApiError
-from octavo.server.openai import Usage
-from octavo.server.responses_protocol import (
+from octavo.server.openai.chat_protocol import ChatLogprobs
+from octavo.server.openai.fields import Usage
+from octavo.server.openai.responses_protocol import (
     FunctionCall,
     IncompleteDetails,
     InputTokensDetails,
@@ -27,8 +27,7 @@ from octavo.server.responses_protocol import (
     ResponseUsage,
     Status,
 )
-from octavo.server.turn import Turn
-from octavo.server.turn_events import (
+from octavo.server.turns.events import (
     NewTokens,
     ReasoningDelta,
     TextDelta,
@@ -37,7 +36,8 @@ from octavo.server.turn_events import (
     TurnEnd,
     TurnEvent,
 )
-from octavo.server.turn_writer import TurnWriter
+from octavo.server.turns.turn import Turn
+from octavo.server.turns.writer import TurnWriter
 
 ID_PREFIXES: dict[type, str] = {OutputMessage: "msg", ReasoningItem: "rs"}
 

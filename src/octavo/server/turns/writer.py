@@ -9,8 +9,8 @@ from contextlib import aclosing
 from typing import Any
 
 from octavo.server.errors import ApiError, as_api_error
-from octavo.server.turn import Turn
-from octavo.server.turn_events import TurnEnd, TurnEvent
+from octavo.server.turns.events import TurnEnd, TurnEvent
+from octavo.server.turns.turn import Turn
 
 logger = logging.getLogger("octavo.server")
 

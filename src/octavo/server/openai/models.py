@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from octavo.server.answer import json_response
-from octavo.server.openai import ModelList
+from octavo.server.openai.fields import ModelList
 from octavo.server.serving import serving_of
 
 

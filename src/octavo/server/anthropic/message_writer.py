@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from octavo.server.errors import AnthropicErrorEnvelope, ApiError
-from octavo.server.messages_protocol import (
+from octavo.server.anthropic.messages_protocol import (
     Message,
     MessageEvent,
     MessageUsage,
@@ -17,9 +16,9 @@ from octavo.server.messages_protocol import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from octavo.server.openai import Usage
-from octavo.server.turn import Turn
-from octavo.server.turn_events import (
+from octavo.server.errors import AnthropicErrorEnvelope, ApiError
+from octavo.server.openai.fields import Usage
+from octavo.server.turns.events import (
     ReasoningDelta,
     TextDelta,
     ToolArgumentsDelta,
@@ -27,7 +26,8 @@ from octavo.server.turn_events import (
     TurnEnd,
     TurnEvent,
 )
-from octavo.server.turn_writer import TurnWriter
+from octavo.server.turns.turn import Turn
+from octavo.server.turns.writer import TurnWriter
 
 STOP_REASONS: dict[str, StopReason] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from octavo.server.chat_protocol import ChatMessage
 from octavo.server.errors import invalid
+from octavo.server.openai.chat_protocol import ChatMessage
 
 RESERVED_VARIABLES = (
     *("messages", "tools", "documents", "chat_template", "add_generation_prompt", "continue_final_message"),

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from octavo.core.sampling_params import StructuredOutputsParams
-from octavo.server.tools import Function
-from octavo.server.turn_formats import ReasoningFormat, ToolFormat
+from octavo.server.turns.formats import ReasoningFormat, ToolFormat
+from octavo.server.turns.tools import Function
 from octavo.structured.lark import lark_rule
 
 SpecialId = Callable[[str], int | None]  # the id of a special token; None: it is none

@@ -12,10 +12,7 @@ import msgspec
 
 from octavo.core.sampling_params import ParameterError, SamplingParams, StructuredOutputsParams
 from octavo.server.errors import invalid
-from octavo.server.reasoning_tokens import ReasoningCounter
-from octavo.server.tool_prompt import reads_tools, write_tools
-from octavo.server.tools import Tool, ToolChoice
-from octavo.server.turn_formats import (
+from octavo.server.turns.formats import (
     AUTO,
     HERMES,
     REASONING_FORMATS,
@@ -24,7 +21,7 @@ from octavo.server.turn_formats import (
     find_reasoning_format,
     find_tool_format,
 )
-from octavo.server.turn_grammar import (
+from octavo.server.turns.grammar import (
     CALLS,
     CALLS_OR_PRESCRIBED,
     PRESCRIBED,
@@ -33,7 +30,10 @@ from octavo.server.turn_grammar import (
     prescribed_rules,
     turn_grammar,
 )
-from octavo.server.turn_parser import TurnParser
+from octavo.server.turns.parser import TurnParser
+from octavo.server.turns.reasoning_tokens import ReasoningCounter
+from octavo.server.turns.tool_prompt import reads_tools, write_tools
+from octavo.server.turns.tools import Tool, ToolChoice
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer

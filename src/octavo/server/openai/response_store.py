@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from octavo.server.errors import ApiError
-from octavo.server.responses_protocol import Response
+from octavo.server.openai.responses_protocol import Response
 
 MAX_STORED_BYTES = 64 << 20  # as JSON; beyond it, what has not been asked for longest is forgotten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from octavo.server.turn_formats import ReasoningFormat
+from octavo.server.turns.formats import ReasoningFormat
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from octavo.engine.outputs import CompletionOutput, GenerationOutput
-from octavo.server.completion_protocol import CompletionChoice, CompletionLogprobs, CompletionRequest
-from octavo.server.logprobs import CompletionLogprobsWriter, prompt_logprobs
+from octavo.server.openai.completion_protocol import CompletionChoice, CompletionLogprobs, CompletionRequest
+from octavo.server.openai.logprobs import CompletionLogprobsWriter, prompt_logprobs
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer

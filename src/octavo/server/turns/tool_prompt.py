@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from octavo.server.turn_formats import HERMES
+from octavo.server.turns.formats import HERMES
 
 _INSTRUCTIONS = """# Tools
 

@@ -8,7 +8,7 @@ import msgspec
 
 from octavo.server.errors import invalid
 from octavo.server.request_body import convert
-from octavo.server.tools import Tool
+from octavo.server.turns.tools import Tool
 
 Message = dict[str, Any]  # as ChatMessage has it
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from octavo.server.openai import GenerationFields, PromptLogprobs, Usage
+from octavo.server.openai.fields import GenerationFields, PromptLogprobs, Usage
 
 
 class CompletionRequest(GenerationFields, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from octavo.server.openai import GenerationFields, PromptLogprobs, Usage
-from octavo.server.tools import Tool
+from octavo.server.openai.fields import GenerationFields, PromptLogprobs, Usage
+from octavo.server.turns.tools import Tool
 
 
 class ContentPart(msgspec.Struct, frozen=True):

@@ -10,16 +10,16 @@ from starlette.responses import Response
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
-from octavo.server.chat_answer import ChatAnswer
-from octavo.server.chat_messages import template_messages, template_variables
-from octavo.server.chat_protocol import ChatCompletionRequest
 from octavo.server.errors import invalid
+from octavo.server.openai.chat_answer import ChatAnswer
+from octavo.server.openai.chat_messages import template_messages, template_variables
+from octavo.server.openai.chat_protocol import ChatCompletionRequest
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
 from octavo.server.terms import generation_terms
-from octavo.server.tools import read_tool_choice
-from octavo.server.turn import TurnRequest, open_turn
+from octavo.server.turns.tools import read_tool_choice
+from octavo.server.turns.turn import TurnRequest, open_turn
 
 
 async def create_chat_completion(request: Request, body: ChatCompletionRequest) -> Response | EventStream:

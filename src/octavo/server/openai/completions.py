@@ -14,11 +14,11 @@ from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import Prompt
 from octavo.engine.wire import Ready
 from octavo.server.answer import AnswerHead, check_stream_options, json_response
-from octavo.server.completion_protocol import Completion, CompletionChoice, CompletionRequest
-from octavo.server.completion_writer import CompletionWriter
 from octavo.server.counted_stream import CountedStream
 from octavo.server.errors import invalid
-from octavo.server.openai import Usage
+from octavo.server.openai.completion_protocol import Completion, CompletionChoice, CompletionRequest
+from octavo.server.openai.completion_writer import CompletionWriter
+from octavo.server.openai.fields import Usage
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream

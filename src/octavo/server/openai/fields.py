@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from octavo.core.messages import CacheMiss
-from octavo.server.structured import StructuredFields
+from octavo.server.openai.structured import StructuredFields
 
 
 class StreamOptions(msgspec.Struct, frozen=True):

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import msgspec
 
-from octavo.server.json_scanner import JsonScanner
-from octavo.server.turn_events import ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart, TurnEvent
-from octavo.server.turn_formats import ReasoningFormat, ToolFormat
+from octavo.server.turns.events import ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart, TurnEvent
+from octavo.server.turns.formats import ReasoningFormat, ToolFormat
+from octavo.server.turns.json_scanner import JsonScanner
 
 _SEPARATORS = " \t\r\n[],;}"  # between calls and around a list of them; a brace too many is forgiven
 _NAME = r'[^"\\\x00-\x1f]{1,256}'

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from octavo.server.chat_protocol import TokenLogprob
+from octavo.server.openai.chat_protocol import TokenLogprob
 
 Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from octavo.engine.outputs import Logprob
 from octavo.server.answer import AnswerHead
-from octavo.server.chat_protocol import (
+from octavo.server.openai.chat_protocol import (
     AnswerMessage,
     ChatChoice,
     ChatChunkChoice,
@@ -23,10 +23,9 @@ from octavo.server.chat_protocol import (
     FunctionDelta,
     ToolCallDelta,
 )
-from octavo.server.logprobs import chat_logprobs, prompt_logprobs
-from octavo.server.openai import Usage
-from octavo.server.turn import Turn
-from octavo.server.turn_events import (
+from octavo.server.openai.fields import Usage
+from octavo.server.openai.logprobs import chat_logprobs, prompt_logprobs
+from octavo.server.turns.events import (
     NewTokens,
     ReasoningDelta,
     TextDelta,
@@ -36,6 +35,7 @@ from octavo.server.turn_events import (
     TurnEnd,
     TurnEvent,
 )
+from octavo.server.turns.turn import Turn
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
