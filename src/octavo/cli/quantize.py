@@ -16,31 +16,38 @@ class QuantizeOptions:
     """What `octavo quantize` can be told."""
 
     model: Annotated[str, typer.Argument(help="A .gguf file, a Hugging Face folder or a repository name.")]
-    out: Annotated[Path, typer.Argument(help="The folder to write.")]
-    format: Annotated[str, typer.Option(help="awq: 4 bits, activation-aware; int8: a scale for each output.")] = "awq"
+    out: Annotated[Path, typer.Argument(help="The folder to write; for gguf, the file.")]
+    format: Annotated[
+        str,
+        typer.Option(help="awq: 4 bits, activation-aware; int8: a scale for each output; gguf-q4_0; gguf-q8_0."),
+    ] = "awq"
     calibration: Annotated[
         Path, typer.Option(help="A text for awq: inputs that it makes large keep their precision.")
     ] = CALIBRATION_TEXT
 
 
 def quantize(options: QuantizeOptions) -> None:
-    """Write a quantized checkpoint that octavo and transformers read. Best made of floats."""
+    """Write a quantized checkpoint: a folder as transformers reads it, or a GGUF file. Best made of floats."""
+    from octavo.compression.gguf_quantizer import FILE_TYPES, write_quantized_gguf
     from octavo.compression.quantizer import write_awq, write_int8
     from octavo.weights.checkpoint import open_checkpoint
     from octavo.weights.source import CheckpointError
 
-    if options.format not in ("awq", "int8"):
-        raise typer.BadParameter(f"format is {options.format!r}; choose awq or int8")
+    if options.format not in ("awq", "int8", *FILE_TYPES):
+        raise typer.BadParameter(f"format is {options.format!r}; choose awq, int8, {' or '.join(FILE_TYPES)}")
     try:
-        checkpoint = open_checkpoint(options.model)
-        if options.format == "int8":
-            write_int8(checkpoint, options.out)
+        if options.format in FILE_TYPES:
+            write_quantized_gguf(options.model, options.out, options.format)
+        elif options.format == "int8":
+            write_int8(open_checkpoint(options.model), options.out)
         else:
+            checkpoint = open_checkpoint(options.model)
             num_blocks = checkpoint.config.num_layers
             text = options.calibration.read_text("utf-8")
             write_awq(checkpoint, options.out, text, lambda i: typer.echo(f"block {i + 1} of {num_blocks}", err=True))
     except (CheckpointError, OSError, ValueError) as error:
         typer.echo(f"octavo: {error}", err=True)
         raise typer.Exit(1) from None
-    size_bytes = sum(path.stat().st_size for path in options.out.iterdir())
+    files = [options.out] if options.out.is_file() else options.out.iterdir()
+    size_bytes = sum(path.stat().st_size for path in files)
     typer.echo(f"{options.out}: {size_bytes / 1e6:.1f} MB; octavo serve {options.out}")

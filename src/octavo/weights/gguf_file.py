@@ -18,7 +18,7 @@ from octavo.weights.source import CheckpointError
 
 _VERSIONS = (2, 3)
 _MAX_DIMS = 4
-_DEFAULT_ALIGNMENT = 32
+DEFAULT_ALIGNMENT = 32
 _STRING, _ARRAY = 8, 9
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _SCALARS = {id: struct.Struct("<" + code) for id, code in enumerate("BbHhIif?")} | {
@@ -28,7 +28,7 @@ _SCALARS = {id: struct.Struct("<" + code) for id, code in enumerate("BbHhIif?")}
 }
 
 # ggml's tensor types by number. Those that are not in BLOCK_SIZES are listed so that an error can name them.
-_TYPE_NAMES = str.split(
+TYPE_NAMES = str.split(
     "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S "
     "IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16 Q4_0_4_4 Q4_0_4_8 Q4_0_8_8 TQ1_0 TQ2_0"
 )
@@ -97,10 +97,20 @@ class GGUFFile:
             cursor = _Cursor(self._data)
             num_tensors = _read_header(cursor)
             num_entries = cursor.count(min_item_bytes=13)  # a key's length, a type and one byte
-            self.metadata = {cursor.string(): cursor.value(cursor.u32()) for _ in range(num_entries)}
+            self.metadata: dict[str, Any] = {}
+            self._entry_spans: dict[str, tuple[int, int]] = {}
+            for _ in range(num_entries):
+                start, key = cursor.offset, cursor.string()
+                self.metadata[key] = cursor.value(cursor.u32())
+                self._entry_spans[key] = start, cursor.offset
             self.tensors = self._read_tensors(cursor, num_tensors)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
+
+    def entry(self, key: str) -> bytes:
+        """A metadata entry as it lies in the file: key, type and value."""
+        start, end = self._entry_spans[key]
+        return self._data[start:end]
 
     def bytes_of(self, tensor: GGUFTensor) -> memoryview:
         """The tensor's bytes, without a copy; those of tensors that were read before leave the memory."""
@@ -109,7 +119,7 @@ class GGUFFile:
 
     def _read_tensors(self, cursor: _Cursor, num_tensors: int) -> dict[str, GGUFTensor]:
         infos = {cursor.string(): _read_tensor_info(cursor) for _ in range(num_tensors)}
-        alignment = self.metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
+        alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 8 or alignment % 8:
             raise CheckpointError(f"general.alignment is {alignment!r}; it must be a multiple of 8")
         data_start = -(-cursor.offset // alignment) * alignment
@@ -119,7 +129,7 @@ class GGUFFile:
         return {name: self._place(name, *info, data_start) for name, info in infos.items()}
 
     def _place(self, name: str, type_id: int, shape: tuple[int, ...], offset: int, data_start: int) -> GGUFTensor:
-        type_name = _TYPE_NAMES[type_id] if type_id < len(_TYPE_NAMES) else f"number {type_id}"
+        type_name = TYPE_NAMES[type_id] if type_id < len(TYPE_NAMES) else f"number {type_id}"
         if type_name not in BLOCK_SIZES:
             raise CheckpointError(
                 f"tensor {name} is of type {type_name}; octavo reads {', '.join(BLOCK_SIZES)}: "
