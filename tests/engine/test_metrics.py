@@ -98,22 +98,25 @@ def test_states_are_gauges_and_totals_are_counters():
     assert found["vllm:admission_rejections_total/context_length_exceeded"] == 1
 
 
-def test_drafts_are_counted_by_place_and_anew_after_a_restart():
-    counted = EngineMetrics("m")
-    totals = {"num_drafts_total": 3, "num_draft_tokens_total": 9}
-    counted.take_stats(StepStats(num_tokens=4, num_accepted_tokens_per_pos_total=(3, 1, 0), **totals))
-    counted.take_stats(StepStats(num_tokens=4, num_accepted_tokens_per_pos_total=(3, 1, 0), **totals))
-    totals = {"num_drafts_total": 4, "num_draft_tokens_total": 14}
-    counted.take_stats(StepStats(num_tokens=4, num_accepted_tokens_per_pos_total=(4, 2, 1, 1, 0), **totals))
-    counted.begin_process()
+def take_drafts(counted: EngineMetrics, num_drafts: int, num_tokens: int, accepted_per_pos: tuple[int, ...]) -> None:
+    """What a step says of all drafts since the engine process began."""
     counted.take_stats(
         StepStats(
             num_tokens=4,
-            num_drafts_total=1,
-            num_draft_tokens_total=2,
-            num_accepted_tokens_per_pos_total=(1, 1),
+            num_drafts_total=num_drafts,
+            num_draft_tokens_total=num_tokens,
+            num_accepted_tokens_per_pos_total=accepted_per_pos,
         )
     )
+
+
+def test_drafts_are_counted_by_place_and_anew_after_a_restart():
+    counted = EngineMetrics("m")
+    take_drafts(counted, 3, 9, (3, 1, 0))
+    take_drafts(counted, 3, 9, (3, 1, 0))
+    take_drafts(counted, 4, 14, (4, 2, 1, 1, 0))
+    counted.begin_process()
+    take_drafts(counted, 1, 2, (1, 1))
     found = samples(counted)
     assert found["octavo:spec_decode_num_drafts_total"] == 5
     assert found["octavo:spec_decode_num_draft_tokens_total"] == 16
