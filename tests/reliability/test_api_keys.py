@@ -18,7 +18,7 @@ from tests.server.conftest import client_of
 pytestmark = pytest.mark.anyio
 
 KEY, OTHER_KEY = "sk-first-0123456789", "sk-sécond"
-OPEN_PATHS = ("/", "/v1", "/health", "/ping", "/readyz", "/livez", "/startupz", "/version", "/metrics")
+OPEN_PATHS = ("/", "/v1", "/health", "/ping", "/readyz", "/livez", "/startupz", "/version", "/metrics", "/dashboard")
 
 
 def bearer(key: str) -> dict[str, bytes]:
