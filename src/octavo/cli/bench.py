@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from octavo.cli.failure import exit_on
 from octavo.cli.workload_options import WorkloadOptions
 
 if TYPE_CHECKING:
@@ -62,12 +63,9 @@ def bench(options: BenchOptions) -> None:
     from octavo.bench.http_client import HttpError
     from octavo.bench.report import parse_objective, summarize
 
-    try:
+    with exit_on(HttpError, OSError, ValueError):
         objective_ms = parse_objective(options.goodput or [])
         about, outcomes, drafts = asyncio.run(_measure(options))
-    except (HttpError, OSError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
     report = replace(summarize(outcomes, objective_ms), drafts=drafts)
     typer.echo(report.render())
     if options.save_result is not None:

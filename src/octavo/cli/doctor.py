@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-import typer
+from octavo.cli.failure import exit_on
 
 
 def doctor() -> None:
@@ -15,11 +15,8 @@ def doctor() -> None:
     print(f"octavo               {version('octavo')}")
     print(f"memory limit         {host.memory_limit_bytes() / 2**20:.0f} MiB (of the machine and its control groups)")
     print(f"usable CPUs          {host.num_usable_cpus()}: as many kernel threads, unless --num-threads says otherwise")
-    try:
+    with exit_on(ImportError, ValueError):
         runnable, chosen = runnable_isas(), load_extension().isa
-    except (ImportError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
     for isa in ISAS:
         print(f"{isa + ' kernels':<21}{_verdict(isa, runnable, chosen)}")
 

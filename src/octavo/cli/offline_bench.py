@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from octavo.cli.failure import exit_on
 from octavo.cli.options import EngineOptions
 from octavo.cli.workload_options import LengthOptions
 
@@ -68,7 +69,7 @@ def _open(options: EngineOptions) -> Iterator[BuiltEngine]:
     from octavo.weights.source import CheckpointError
 
     config = options.engine_config()
-    try:
+    with exit_on(CheckpointError, OSError, ValueError):
         engine = build_engine(config, open_checkpoint(config.model))
         try:
             _run(engine, _batch(1, *WARMUP_LENS, WARMUP_SEED))
@@ -76,9 +77,6 @@ def _open(options: EngineOptions) -> Iterator[BuiltEngine]:
         finally:
             engine.core.close()
             engine.grammars.close()
-    except (CheckpointError, OSError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _run(engine: BuiltEngine, workload: Workload) -> Report:

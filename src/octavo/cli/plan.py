@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from octavo.cli.failure import exit_on
 from octavo.cli.workload_options import LengthOptions
 
 if TYPE_CHECKING:
@@ -41,12 +42,9 @@ def plan(options: PlanOptions) -> None:
     from octavo.planning.model_header import read_header
     from octavo.weights.source import CheckpointError
 
-    try:
+    with exit_on(CheckpointError, OSError, ValueError):
         header = read_header(options.model)
         made = _make(header, options)
-    except (CheckpointError, OSError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
     typer.echo(made.render())
     typer.echo(f"{'to serve it':<21} octavo serve {options.model} {made.serve_flags()}")
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from octavo.cli.failure import exit_on
+
 CALIBRATION_TEXT = Path(__file__).parent.parent / "compression" / "calibration.txt"
 
 
@@ -35,7 +37,7 @@ def quantize(options: QuantizeOptions) -> None:
 
     if options.format not in ("awq", "int8", *FILE_TYPES):
         raise typer.BadParameter(f"format is {options.format!r}; choose awq, int8, {' or '.join(FILE_TYPES)}")
-    try:
+    with exit_on(CheckpointError, OSError, ValueError):
         if options.format in FILE_TYPES:
             write_quantized_gguf(options.model, options.out, options.format)
         elif options.format == "int8":
@@ -45,9 +47,6 @@ def quantize(options: QuantizeOptions) -> None:
             num_blocks = checkpoint.config.num_layers
             text = options.calibration.read_text("utf-8")
             write_awq(checkpoint, options.out, text, lambda i: typer.echo(f"block {i + 1} of {num_blocks}", err=True))
-    except (CheckpointError, OSError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
     files = [options.out] if options.out.is_file() else options.out.iterdir()
     size_bytes = sum(path.stat().st_size for path in files)
     typer.echo(f"{options.out}: {size_bytes / 1e6:.1f} MB; octavo serve {options.out}")

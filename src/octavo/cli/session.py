@@ -7,8 +7,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, NamedTuple
 
-import typer
-
+from octavo.cli.failure import exit_on
 from octavo.config import EngineConfig
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.async_engine import AsyncEngine
@@ -73,11 +72,9 @@ def open_session(config: EngineConfig) -> Iterator[Session]:
     with asyncio.Runner() as runner:
         engine = AsyncEngine(config)
         try:
-            runner.run(_start(engine))
-            yield Session(engine, runner)
-        except (ValueError, EngineUnavailableError) as error:
-            typer.echo(f"octavo: {error}", err=True)
-            raise typer.Exit(1) from None
+            with exit_on(ValueError, EngineUnavailableError):
+                runner.run(_start(engine))
+                yield Session(engine, runner)
         finally:
             runner.run(engine.close())
 

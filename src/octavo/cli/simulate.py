@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from octavo.cli.failure import exit_on
 from octavo.cli.workload_options import WorkloadOptions
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class SimulateOptions(WorkloadOptions):
 
 def simulate(options: SimulateOptions) -> None:
     """Predict throughput and latencies of a load: the real scheduler, over costs fitted to this machine."""
-    try:
+    with exit_on(OSError, ValueError):
         if options.timeline:
             _draw_timeline(options)
         elif options.fit is not None:
@@ -87,9 +88,6 @@ def simulate(options: SimulateOptions) -> None:
             _sweep(options, options.values)
         else:
             _compare(options)
-    except (OSError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _draw_timeline(options: SimulateOptions) -> None:

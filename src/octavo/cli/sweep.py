@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octavo.cli.bench import BenchOptions, progress_bar
+from octavo.cli.failure import exit_on
 
 if TYPE_CHECKING:
     from octavo.bench.sweep import SweepPoint
@@ -30,11 +31,8 @@ def sweep(options: SweepOptions) -> None:
     from octavo.bench.http_client import HttpError
     from octavo.bench.sweep_report import knee_sentence, latency_chart, render_page, throughput_chart
 
-    try:
+    with exit_on(HttpError, OSError, ValueError):
         about, points = asyncio.run(_measure(options))
-    except (HttpError, OSError, ValueError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
     content_by_name = {
         "index.html": render_page(options.vary, points, about),
         "throughput.svg": throughput_chart(options.vary, points),
