@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from octavo.engine.gguf_tokenizer import build_gguf_tokenizer
 from octavo.weights.checkpoint import Checkpoint
+from octavo.weights.hugging_face import ARCHITECTURE_BY_CLASS
 
-_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_CLASSES = {architecture: class_name for class_name, architecture in ARCHITECTURE_BY_CLASS.items()}
 _DTYPES = {"float32": "F32", "float16": "F16", "int8": "I8", "int32": "I32"}
 
 

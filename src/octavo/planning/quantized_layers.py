@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from octavo.weights.fields import Fields
+from octavo.weights.quantization_settings import compressed_weights, quantization_settings
 
 ALL_INPUTS = 1 << 30  # a group that no row is longer than
 
@@ -29,10 +30,9 @@ def read_quantized_layers(config: Fields) -> QuantizedLayers | None:
 
     bitsandbytes' and FP8's numbers are none of whole codes: they become 8 bits in groups of 32.
     """
-    name = next((name for name in ("quantization_config", "compression_config") if name in config), None)
-    if name is None:
+    settings = quantization_settings(config)
+    if settings is None:
         return None
-    settings = Fields(config.get(name, dict), f"{config.place}: {name}")
     exceptions = settings.get("modules_to_not_convert", list, []) + settings.get("ignore", list, [])
     kept = tuple(str(part).removeprefix("re:").strip(".*") for part in exceptions)
     match settings.get("quant_method", str):
@@ -52,13 +52,8 @@ def read_quantized_layers(config: Fields) -> QuantizedLayers | None:
 
 def _weights(settings: Fields) -> Fields | None:
     """The first group of layers whose weights are whole numbers."""
-    groups: dict[str, Any] = settings.get("config_groups", dict, {})
-    for name, group in groups.items():
-        if isinstance(group, dict) and isinstance(group.get("weights"), dict):
-            weights = Fields(group["weights"], f"{settings.place}: {name}")
-            if weights.get("type", str, "int") == "int":
-                return weights
-    return None
+    whole = (weights for weights in compressed_weights(settings) if weights.get("type", str, "int") == "int")
+    return next(whole, None)
 
 
 def _format(num_bits: int) -> str:

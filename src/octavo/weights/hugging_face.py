@@ -14,7 +14,7 @@ from octavo.weights.tokenizer_spec import TokenizerSpec
 
 _DEFAULTS = {name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")}
 _DEFAULTS["max_tokens"] = "max_new_tokens"
-_ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
+ARCHITECTURE_BY_CLASS = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -22,11 +22,11 @@ def read_config(folder: Path) -> ModelConfig:
     place = folder / "config.json"
     config = read_fields(place)
     class_name = str(*config.get("architectures", list, [])[:1])
-    if class_name not in _ARCHITECTURES:
-        supported = ", ".join(_ARCHITECTURES)
+    if class_name not in ARCHITECTURE_BY_CLASS:
+        supported = ", ".join(ARCHITECTURE_BY_CLASS)
         raise CheckpointError(f"{place}: architecture {class_name!r} is not supported; octavo runs {supported}")
     _check_variant(config, place)
-    architecture = _ARCHITECTURES[class_name]
+    architecture = ARCHITECTURE_BY_CLASS[class_name]
     hidden_size, num_heads = config.count("hidden_size"), config.count("num_attention_heads")
     rope = Fields(config.get("rope_parameters", dict, config.get("rope_scaling", dict, {})), str(place))
     return ModelConfig(

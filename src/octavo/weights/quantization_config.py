@@ -9,6 +9,7 @@ from octavo.quantization.compressed_tensors import CompressedTensors
 from octavo.quantization.gptq import GPTQ
 from octavo.quantization.scaled_weight import ScaledWeight
 from octavo.weights.fields import Fields
+from octavo.weights.quantization_settings import compressed_weights, quantization_settings
 from octavo.weights.source import CheckpointError
 
 _GPTQ_VERSIONS = {"gptq": 1, "gptq_v2": 2}
@@ -21,10 +22,9 @@ def read_packing(config: Fields) -> tuple[str, Packing] | None:
 
     Raises CheckpointError for a method, or a layout of one, that octavo does not read.
     """
-    name = next((name for name in ("quantization_config", "compression_config") if name in config), None)
-    if name is None:
+    settings = quantization_settings(config)
+    if settings is None:
         return None
-    settings = Fields(config.get(name, dict), f"{config.place}: {name}")
     method = settings.get("quant_method", str)
     if method == "awq":
         _require(settings, "version", ("gemm",), "gemm")
@@ -56,11 +56,9 @@ def _require(settings: Fields, name: str, supported: tuple, default: str | int) 
 
 def _compressed_block(settings: Fields) -> tuple[int, int] | None:
     """The blocks that share a scale, of the groups of layers that have such."""
-    for name, group in settings.get("config_groups", dict, {}).items():
-        if isinstance(group, dict) and isinstance(group.get("weights"), dict):
-            weights = Fields(group["weights"], f"{settings.place}: {name}")
-            if "block_structure" in weights:
-                return _block(weights, "block_structure")
+    for weights in compressed_weights(settings):
+        if "block_structure" in weights:
+            return _block(weights, "block_structure")
     return None
 
 
