@@ -19,7 +19,14 @@ from octavo.core.kv_cache_manager import KVCacheManager
 from octavo.core.scheduler import Scheduler
 from octavo.core.step_budget import StepBudget
 from octavo.engine import host
-from octavo.engine.memory import MemoryPlan, MemoryUse, MemoryWishes, plan_memory, step_activation_bytes
+from octavo.engine.memory import (
+    MemoryPlan,
+    MemoryUse,
+    MemoryWishes,
+    choose_kv_cache_dtype,
+    plan_memory,
+    step_activation_bytes,
+)
 from octavo.engine.speculation import LoadedDraft, load_draft, make_drafter
 from octavo.executor.in_process import InProcessExecutor
 from octavo.executor.step_log import StepLog
@@ -122,7 +129,7 @@ def _load(
     model = build_model(checkpoint.config, checkpoint.tensors, backend, min(config.max_model_len or longest, longest))
     target_bytes = sum(backend.weight_bytes_by_kind.values())
     draft = load_draft(config, checkpoint, backend)
-    kv_cache_dtype = _kv_cache_dtype(config, backend)
+    kv_cache_dtype = choose_kv_cache_dtype(config.kv_cache_dtype, backend.weight_bytes_by_kind)
     use = MemoryUse(
         limit_bytes=host.memory_limit_bytes(),
         weight_bytes_by_kind=backend.weight_bytes_by_kind,
@@ -141,13 +148,6 @@ def _load(
     )
     plan = plan_memory(checkpoint.config, kv_cache_dtype, use, wishes)
     return model, draft, dataclasses.replace(plan, load_s=time.monotonic() - started_s)
-
-
-def _kv_cache_dtype(config: EngineConfig, backend: Backend) -> str:
-    """What K and V are stored as; unless told, float32 where all weights are, else bfloat16 (docs/quantization.md)."""
-    if config.kv_cache_dtype != "auto":
-        return config.kv_cache_dtype
-    return "float32" if backend.weight_bytes_by_kind.keys() == {"float32"} else "bfloat16"
 
 
 def _make_scheduler(config: EngineConfig, memory: MemoryPlan) -> Scheduler:

@@ -81,16 +81,12 @@ class MemoryPlan:
         """The plan as a table of plain text, without a newline at its end."""
         model, use = self.model, self.use
         lines = (
-            ("memory limit", _mib(use.limit_bytes)),
-            ("weights", f"{_mib(use.weights_bytes)}, loaded in {self.load_s:.2f} s"),
-            *(("", f"{_mib(size)} {kind}") for kind, size in use.weight_bytes_by_kind.items()),
-            *(
-                [("", f"{_mib(use.draft_weight_bytes)} of these are the draft model's")]
-                if use.draft_block_bytes
-                else []
-            ),
-            ("activations", f"{_mib(use.activation_bytes)} for the largest step"),
-            ("KV cache", f"{_mib(self.kv_bytes)} = {self.num_blocks} blocks x {self.block_bytes} bytes"),
+            ("memory limit", mib(use.limit_bytes)),
+            ("weights", f"{mib(use.weights_bytes)}, loaded in {self.load_s:.2f} s"),
+            *(("", f"{mib(size)} {kind}") for kind, size in use.weight_bytes_by_kind.items()),
+            *([("", f"{mib(use.draft_weight_bytes)} of these are the draft model's")] if use.draft_block_bytes else []),
+            ("activations", f"{mib(use.activation_bytes)} for the largest step"),
+            ("KV cache", f"{mib(self.kv_bytes)} = {self.num_blocks} blocks x {self.block_bytes} bytes"),
             (
                 "",
                 f"block_bytes = 2 x {model.num_layers} layers x {model.num_kv_heads} kv_heads x {BLOCK_SIZE} tokens x "
@@ -119,6 +115,13 @@ class MemoryPlan:
 def num_blocks_for(max_model_len: int) -> int:
     """Blocks of a sequence of this length. Its last token is returned but never computed, so it needs no KV."""
     return -(-(max_model_len - 1) // BLOCK_SIZE)
+
+
+def choose_kv_cache_dtype(wanted: str, weight_bytes_by_kind: Mapping[str, int]) -> str:
+    """What K and V are stored as; unless told, float32 where all weights are, else bfloat16 (docs/quantization.md)."""
+    if wanted != "auto":
+        return wanted
+    return "float32" if weight_bytes_by_kind.keys() == {"float32"} else "bfloat16"
 
 
 def step_activation_bytes(
@@ -152,8 +155,8 @@ def plan_memory(model: ModelConfig, kv_cache_dtype: str, use: MemoryUse, wishes:
     num_blocks = kv_bytes // block_bytes
     if num_blocks < 1:
         raise ValueError(
-            f"no KV block of {block_bytes} bytes fits: of {_mib(use.limit_bytes)} of memory, weights and activations "
-            f"take {_mib(use.rest_bytes)} and {_mib(max(0, kv_bytes))} is left for the KV cache ({rule}); raise "
+            f"no KV block of {block_bytes} bytes fits: of {mib(use.limit_bytes)} of memory, weights and activations "
+            f"take {mib(use.rest_bytes)} and {mib(max(0, kv_bytes))} is left for the KV cache ({rule}); raise "
             "--gpu-memory-utilization or --kv-cache-memory-bytes, or take a smaller model"
         )
     largest = min(longest, num_blocks * BLOCK_SIZE + 1)
@@ -194,11 +197,12 @@ def _kv_budget(use: MemoryUse, wishes: MemoryWishes, sequence_bytes: int) -> tup
         rules.append(
             (
                 DEFAULT_KV_BYTES,
-                f"{_mib(DEFAULT_KV_BYTES)} by default; --kv-cache-memory-bytes or --gpu-memory-utilization changes it",
+                f"{mib(DEFAULT_KV_BYTES)} by default; --kv-cache-memory-bytes or --gpu-memory-utilization changes it",
             )
         )
     return min(rules)
 
 
-def _mib(num_bytes: int) -> str:
+def mib(num_bytes: int) -> str:
+    """As people read it."""
     return f"{num_bytes / MIB:.1f} MiB"

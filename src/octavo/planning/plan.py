@@ -10,10 +10,11 @@ from octavo.bench.report import percentile
 from octavo.bench.traces import TracedRequest
 from octavo.config import BLOCK_SIZE, EngineConfig
 from octavo.engine.memory import (
-    MIB,
     MemoryPlan,
     MemoryUse,
     MemoryWishes,
+    choose_kv_cache_dtype,
+    mib,
     num_blocks_for,
     plan_memory,
     step_activation_bytes,
@@ -52,17 +53,17 @@ class Plan:
         """The plan as a table of plain text, without a newline at its end."""
         model, memory, lens = self.header.config, self.memory, self.total_lens
         p50, p95, p99 = (round(percentile(lens, percent)) for percent in (50, 95, 99))
-        kinds = ", ".join(f"{_mib(size)} {kind}" for kind, size in memory.use.weight_bytes_by_kind.items())
+        kinds = ", ".join(f"{mib(size)} {kind}" for kind, size in memory.use.weight_bytes_by_kind.items())
         lines = (
             (
                 "model",
                 f"{self.header.name}: {self.header.num_parameters / 1e6:.0f} million parameters, {model.architecture}",
             ),
             ("", f"{model.num_layers} layers, {model.num_kv_heads} KV heads of {model.head_dim}"),
-            ("memory", _mib(memory.use.limit_bytes)),
-            ("weights", f"{_mib(memory.use.weights_bytes)}: {kinds}"),
-            ("activations", f"{_mib(memory.use.activation_bytes)} for the largest step"),
-            ("KV cache", f"{_mib(memory.kv_bytes)} = {memory.num_blocks} blocks of {BLOCK_SIZE} tokens"),
+            ("memory", mib(memory.use.limit_bytes)),
+            ("weights", f"{mib(memory.use.weights_bytes)}: {kinds}"),
+            ("activations", f"{mib(memory.use.activation_bytes)} for the largest step"),
+            ("KV cache", f"{mib(memory.kv_bytes)} = {memory.num_blocks} blocks of {BLOCK_SIZE} tokens"),
             ("", f"{model.kv_bytes_per_token(memory.kv_cache_dtype)} bytes a token in {memory.kv_cache_dtype}"),
             ("requests", f"{len(lens)}, prompt and output: p50 {p50}, p95 {p95}, p99 {p99}, longest {lens[-1]} tokens"),
             ("max_model_len", f"{self.max_model_len}; {self.num_refused} of the requests are longer"),
@@ -112,9 +113,6 @@ def _plan_memory(
             max_num_seqs=config.max_num_seqs,
         ),
     )
-    kv_cache_dtype = config.kv_cache_dtype
-    if kv_cache_dtype == "auto":
-        kv_cache_dtype = "float32" if weight_bytes_by_kind.keys() == {"float32"} else "bfloat16"
     usable_bytes = int(memory_bytes * (config.gpu_memory_utilization or 1.0))
     if usable_bytes <= use.rest_bytes:
         raise ValueError(
@@ -122,8 +120,5 @@ def _plan_memory(
             f"{use.rest_bytes}; raise --memory or --gpu-memory-utilization, or take --quantization int4"
         )
     wishes = MemoryWishes(config.max_num_seqs, kv_cache_memory_bytes=usable_bytes - use.rest_bytes)
+    kv_cache_dtype = choose_kv_cache_dtype(config.kv_cache_dtype, weight_bytes_by_kind)
     return plan_memory(header.config, kv_cache_dtype, use, wishes)
-
-
-def _mib(num_bytes: int) -> str:
-    return f"{num_bytes / MIB:.1f} MiB"
