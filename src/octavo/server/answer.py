@@ -37,6 +37,6 @@ def check_stream_options(body: GenerationFields) -> None:
         raise invalid("stream_options", "stream_options needs stream: true")
 
 
-def json_response(body: msgspec.Struct) -> Response:
-    """The body as JSON."""
-    return Response(msgspec.json.encode(body), media_type="application/json")
+def json_response(body: object, status: int = 200) -> Response:
+    """The body, of whatever msgspec can write down, as JSON."""
+    return Response(msgspec.json.encode(body), status, media_type="application/json")

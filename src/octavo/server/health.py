@@ -47,7 +47,7 @@ async def get_startupz(request: Request) -> Response:
 
 async def get_load(request: Request) -> Response:
     """The engine's state after its last step, as StepStats has it."""
-    return Response(msgspec.json.encode(serving_of(request).engine.stats), media_type="application/json")
+    return json_response(serving_of(request).engine.stats)
 
 
 async def get_metrics(request: Request) -> Response:
@@ -58,7 +58,7 @@ async def get_metrics(request: Request) -> Response:
 
 async def get_tables(request: Request) -> Response:
     """How many entries each table has for requests under way; all are 0 when there is none. For finding leaks."""
-    return Response(msgspec.json.encode(await serving_of(request).engine.table_sizes()), media_type="application/json")
+    return json_response(await serving_of(request).engine.table_sizes())
 
 
 async def get_version(_: Request) -> Response:
@@ -73,4 +73,4 @@ async def get_root(_: Request) -> Response:
 
 def _health(status: EngineStatus) -> Response:
     health = Health(status.state.value, status.phase, round(status.elapsed_s, 3), status.message)
-    return Response(msgspec.json.encode(health), 503, media_type="application/json")
+    return json_response(health, 503)
