@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from octavo.backends.ops import Array, KVCache, KVLayer, Ops
 from octavo.config import ModelConfig
@@ -13,16 +13,6 @@ from octavo.layers.mlp import GatedMLP
 from octavo.layers.norm import RMSNorm
 from octavo.layers.parameters import Parameters
 from octavo.layers.rotary import RotaryEmbedding
-
-
-class SelfAttention(Protocol):
-    """How a family attends: a class that a block makes one of from its parameters."""
-
-    def __init__(self, config: ModelConfig, params: Parameters, rotary: RotaryEmbedding) -> None: ...
-
-    def __call__(self, ops: Ops, x: Array, batch: Any, kv: KVLayer) -> Array:
-        """[T, hidden_size] -> [T, hidden_size]."""
-        ...
 
 
 class LlamaAttention:
@@ -50,7 +40,7 @@ class LlamaBlock:
     """Attention, then the MLP, each on the normalized input and added to it."""
 
     def __init__(
-        self, config: ModelConfig, params: Parameters, rotary: RotaryEmbedding, attention: type[SelfAttention]
+        self, config: ModelConfig, params: Parameters, rotary: RotaryEmbedding, attention: type[LlamaAttention]
     ) -> None:
         hidden_size, eps = config.hidden_size, config.rms_norm_eps
         self._input_layernorm = RMSNorm(params.at("input_layernorm"), hidden_size, eps)
@@ -72,7 +62,7 @@ class LlamaForCausalLM:
         config: ModelConfig,
         params: Parameters,
         rotary: RotaryEmbedding,
-        attention: type[SelfAttention] = LlamaAttention,
+        attention: type[LlamaAttention] = LlamaAttention,
     ) -> None:
         vocab_size, hidden_size = config.vocab_size, config.hidden_size
         model = params.at("model")

@@ -6,28 +6,19 @@ from typing import Any
 
 from octavo.backends.ops import Array, KVLayer, Ops
 from octavo.config import ModelConfig
-from octavo.layers.attention import Attention
-from octavo.layers.linear import QKVParallelLinear, RowParallelLinear
 from octavo.layers.norm import RMSNorm
 from octavo.layers.parameters import Parameters
 from octavo.layers.rotary import RotaryEmbedding
-from octavo.models.llama import LlamaForCausalLM
+from octavo.models.llama import LlamaAttention, LlamaForCausalLM
 
 
-class Qwen3Attention:
-    """Grouped-query attention with rotary positions and norms for queries and keys."""
+class Qwen3Attention(LlamaAttention):
+    """Llama's, with norms for queries and keys."""
 
     def __init__(self, config: ModelConfig, params: Parameters, rotary: RotaryEmbedding) -> None:
-        q_size = config.num_heads * config.head_dim
-        kv_size = config.num_kv_heads * config.head_dim
-        self._qkv_proj = QKVParallelLinear(
-            params, config.hidden_size, q_size=q_size, kv_size=kv_size, has_bias=config.has_qkv_bias
-        )
+        super().__init__(config, params, rotary)
         self._q_norm = RMSNorm(params.at("q_norm"), config.head_dim, config.rms_norm_eps)
         self._k_norm = RMSNorm(params.at("k_norm"), config.head_dim, config.rms_norm_eps)
-        self._rotary = rotary
-        self._attention = Attention(config.head_dim)
-        self._o_proj = RowParallelLinear(params.at("o_proj"), q_size, config.hidden_size)
 
     def __call__(self, ops: Ops, x: Array, batch: Any, kv: KVLayer) -> Array:
         """[T, hidden_size] -> [T, hidden_size]."""
