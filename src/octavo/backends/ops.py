@@ -107,6 +107,18 @@ class SampledBatch:
     top_ids: Int32Array  # [S, k] most likely first, equal logits by id; entries past a row's num_logprobs undefined
     top_logprobs: Float32Array  # [S, k]
 
+    @classmethod
+    def blank(cls, num_logprobs: Int32Array) -> SampledBatch:
+        """Room for S rows that ask for so many alternatives each; what stays undefined is NaN, 0 or -1."""
+        num_rows, k = len(num_logprobs), max([0, *num_logprobs.tolist()])
+        return cls(
+            token_ids=np.full(num_rows, -1, np.int32),
+            logprob=np.full(num_rows, np.nan, np.float32),
+            rank=np.zeros(num_rows, np.int32),
+            top_ids=np.full((num_rows, k), -1, np.int32),
+            top_logprobs=np.full((num_rows, k), np.nan, np.float32),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
@@ -155,6 +167,14 @@ class AttentionParams:
             raise ValueError(f"window is {self.window}; a token sees at least itself, so it must be at least 1")
         if self.soft_cap is not None and not 0 < self.soft_cap < math.inf:
             raise ValueError(f"soft_cap is {self.soft_cap}; it must be positive and finite")
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryTable:
+    """Cosine and sine of every position's angles, [max positions, D / 2] both: what backends on a CPU rotate by."""
+
+    cos: Float32Array
+    sin: Float32Array
 
 
 class KVCache(Protocol):

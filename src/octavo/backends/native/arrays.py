@@ -1,21 +1,16 @@
-"""What the kernels take: float32 and int32 arrays whose rows are contiguous."""
+"""What the kernels take and fill: float32 arrays whose rows are contiguous."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from octavo.backends.ops import Float32Array, Int32Array
+from octavo.backends.ops import Float32Array
 
 
 def float_array(values: ArrayLike) -> Float32Array:
     """`values` itself where it is a C-contiguous float32 array, otherwise a copy that is."""
     return np.ascontiguousarray(values, dtype=np.float32)
-
-
-def int_array(values: ArrayLike) -> Int32Array:
-    """`values` itself where it is a C-contiguous int32 array, otherwise a copy that is."""
-    return np.ascontiguousarray(values, dtype=np.int32)
 
 
 def empty(num_rows: int, num_columns: int) -> Float32Array:

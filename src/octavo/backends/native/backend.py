@@ -12,7 +12,7 @@ import numpy as np
 from octavo.backends.native.arrays import float_array
 from octavo.backends.native.isa import load_extension
 from octavo.backends.native.kv_cache import NativeKVCache
-from octavo.backends.native.operations import NativeOps, RotaryTable
+from octavo.backends.native.operations import NativeOps
 from octavo.backends.native.plan import RecordedModel
 from octavo.backends.native.stored_parts import parts_to_pack
 from octavo.backends.native.weight_kinds import WHOLE_KINDS, choose_kind
@@ -21,6 +21,7 @@ from octavo.backends.ops import (
     KVCache,
     KVShape,
     Model,
+    RotaryTable,
     SampledBatch,
     SamplingBatch,
     StepBatch,
@@ -43,14 +44,7 @@ class NativeStep:
 
     def sample(self, logits: Float32Array, sampling: SamplingBatch) -> SampledBatch:
         """Choose one token a row, without sorting the vocabulary; what is undefined is NaN, 0 or -1."""
-        num_rows, k = len(logits), max([0, *sampling.num_logprobs.tolist()])
-        sampled = SampledBatch(
-            token_ids=np.empty(num_rows, np.int32),
-            logprob=np.full(num_rows, np.nan, np.float32),
-            rank=np.zeros(num_rows, np.int32),
-            top_ids=np.full((num_rows, k), -1, np.int32),
-            top_logprobs=np.full((num_rows, k), np.nan, np.float32),
-        )
+        sampled = SampledBatch.blank(sampling.num_logprobs)
         self._extension.sample(self._pool, logits, sampling, sampled)
         return sampled
 

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from octavo.backends.native.arrays import empty
-from octavo.backends.ops import AttentionParams, Float32Array, Int32Array, KVLayer, StepBatch
-
-
-@dataclass(frozen=True, slots=True)
-class RotaryTable:
-    """Cosine and sine of every position's angles, [max positions, D / 2] both, C-contiguous."""
-
-    cos: Float32Array
-    sin: Float32Array
+from octavo.backends.ops import AttentionParams, Float32Array, Int32Array, KVLayer, RotaryTable, StepBatch
 
 
 class NativeOps:

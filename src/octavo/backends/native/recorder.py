@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from octavo.backends.native.operations import RotaryTable
 from octavo.backends.native.recording import (
     Add,
     Attend,
@@ -23,7 +22,7 @@ from octavo.backends.native.recording import (
     WriteKV,
     new_array,
 )
-from octavo.backends.ops import AttentionParams, Float32Array, KVCache, KVLayer, Model
+from octavo.backends.ops import AttentionParams, Float32Array, KVCache, KVLayer, Model, RotaryTable
 
 
 class BatchArray(Enum):

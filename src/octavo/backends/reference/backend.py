@@ -11,13 +11,14 @@ from octavo.backends.ops import (
     KVCache,
     KVShape,
     Model,
+    RotaryTable,
     SampledBatch,
     SamplingBatch,
     StepBatch,
     StoredTensor,
 )
 from octavo.backends.reference.kv_cache import ReferenceKVCache
-from octavo.backends.reference.ops import Parameter, ReferenceOps, RotaryTable
+from octavo.backends.reference.ops import Parameter, ReferenceOps
 from octavo.backends.reference.sampling import sample
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.backends.ops import AttentionParams, Float32Array, Int32Array, StepBatch
+from octavo.backends.ops import AttentionParams, Float32Array, Int32Array, RotaryTable, StepBatch
 from octavo.backends.reference.kv_cache import KVBlocks
 
 
@@ -17,14 +17,6 @@ class Parameter:
 
     tensor: Float32Array
     bias: Float32Array | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RotaryTable:
-    """Cosine and sine of every position's angles, [max positions, D / 2] both."""
-
-    cos: Float32Array
-    sin: Float32Array
 
 
 class ReferenceOps:

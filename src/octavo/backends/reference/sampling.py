@@ -19,15 +19,8 @@ GREEDY_BELOW = 1e-5  # a temperature below this one chooses the largest logit
 
 def sample(logits: Float32Array, sampling: SamplingBatch) -> SampledBatch:
     """Choose one token from each row of `logits`, [S, V], each row by itself."""
-    num_rows, k = len(logits), max([0, *sampling.num_logprobs])
-    sampled = SampledBatch(
-        token_ids=np.empty(num_rows, np.int32),
-        logprob=np.full(num_rows, np.nan, np.float32),
-        rank=np.zeros(num_rows, np.int32),
-        top_ids=np.full((num_rows, k), -1, np.int32),
-        top_logprobs=np.full((num_rows, k), np.nan, np.float32),
-    )
-    for i in range(num_rows):
+    sampled = SampledBatch.blank(sampling.num_logprobs)
+    for i in range(len(logits)):
         row = logits[i, : sampling.vocab_size]
         sampled.token_ids[i] = token_id = choose(row, sampling, i)
         if token_id >= 0:
