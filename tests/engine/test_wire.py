@@ -47,6 +47,7 @@ FRONT_MESSAGES: list[wire.FrontMessage] = [
     wire.Abort("req-1"),
     wire.Abort("req-1", 2),
     wire.Inspect(),
+    wire.FrontHeartbeat(),
     wire.Shutdown(),
 ]
 OUTPUT = RequestOutput("req-1", 2, (7,), (TokenLogprobs(-math.inf, 1, ((7, -1 / 3),)),), "stop", 7, 16)

@@ -45,7 +45,9 @@ class Fault:
         [self.engine_id] = server.engine_process_ids()
         self.streams = self._open_streams() if moment == "busy" else []
 
-    def strike(self, number: signal.Signals | None = None, process_id: int = 0) -> None:
+    def strike(
+        self, number: signal.Signals | None = None, process_id: int = 0, *, num_clients: int = NUM_CLIENTS
+    ) -> None:
         """Send a signal, or let what was planted happen; that needs a step or a message, for which somebody asks."""
         if number is not None:
             os.kill(process_id, number)
@@ -56,15 +58,15 @@ class Fault:
                 self.server.wait_until_ready()
         if self.moment == "loading" and not self.server.engine_process_ids():  # it did not even get ready
             return
-        streams = self._open_streams(has_begun=False)
+        streams = self._open_streams(num_clients, has_begun=False)
         self.streams = self.streams or streams  # where some run already, these may find nobody any more
 
-    def _open_streams(self, *, has_begun: bool = True) -> list[Future[list[str]]]:
-        pool = ThreadPoolExecutor(NUM_CLIENTS)
-        futures = [pool.submit(_read_stream, self.server) for _ in range(NUM_CLIENTS)]
+    def _open_streams(self, num_clients: int = NUM_CLIENTS, *, has_begun: bool = True) -> list[Future[list[str]]]:
+        pool = ThreadPoolExecutor(num_clients)
+        futures = [pool.submit(_read_stream, self.server) for _ in range(num_clients)]
         pool.shutdown(wait=False)
         if has_begun:
-            until(lambda: self.server.load()["num_running"] == NUM_CLIENTS * NUM_CHOICES)
+            until(lambda: self.server.load()["num_running"] == num_clients * NUM_CHOICES)
         return futures
 
 
@@ -141,8 +143,8 @@ def test_a_message_is_garbled(fault):
 
 @at_every_moment("lost by the engine", "lost by the front")
 def test_a_message_is_lost(fault):
-    """Which is noticed with the next one."""
-    fault.strike()
+    """Which is noticed with the next one; where nobody else comes, that is a heartbeat."""
+    fault.strike(num_clients=1)
     assert_all_end(fault, "messages are lost")
 
 

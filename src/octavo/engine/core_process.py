@@ -83,7 +83,7 @@ class CoreProcess:
         self._channel.wait_for_shutdown(FAREWELL_S)
 
     def _build(self) -> BuiltEngine:
-        [start] = self._channel.receive(wait=True)
+        start, *_ = self._channel.receive(wait=True)  # after it, only heartbeats come until Ready is sent
         if not isinstance(start, wire.Start):
             raise wire.WireError(f"the first message is {type(start).__name__}; it must be Start")
         try:
@@ -118,6 +118,8 @@ class CoreProcess:
                         core.abort_request(request_id, index)
                     case wire.Inspect():
                         self._channel.send(_inspect(core, grammars))
+                    case wire.FrontHeartbeat():
+                        pass  # that it came with the right number is all
                     case wire.Shutdown():
                         return
                     case wire.Start():

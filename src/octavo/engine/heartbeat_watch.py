@@ -1,4 +1,4 @@
-"""HeartbeatWatch: notices an engine process that stands still."""
+"""HeartbeatWatch: notices an engine process that stands still, and lets it notice what it did not get."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_SILENT_HEARTBEATS_AT_START = 40  # where too much else runs, importing numpy
 
 
 class HeartbeatWatch:
-    """Kills a process that says nothing for too long; whoever receives from it then takes it for dead."""
+    """Sends heartbeats, and kills a process whose own do not come; whoever receives from it then takes it for dead."""
 
     def __init__(self, client: CoreClient, life: EngineLife) -> None:
         self._client = client
@@ -29,6 +29,7 @@ class HeartbeatWatch:
         while True:
             # Counted, not timed: while this process is stopped itself, the other's silence means nothing.
             await asyncio.sleep(wire.HEARTBEAT_S)
+            self._client.send(wire.FrontHeartbeat())
             self._num_silent += 1
             limit = MAX_SILENT_HEARTBEATS if self._life.has_started else MAX_SILENT_HEARTBEATS_AT_START
             if self._num_silent > limit:

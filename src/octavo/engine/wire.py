@@ -3,17 +3,19 @@
 A frame is a length, its number in its direction (4 bytes each, little-endian) and that many bytes of msgpack. The two
 ends share a socket pair, which has no name: nobody else can connect, and an end of file means that the other process is
 gone. Decoding is typed, so a frame becomes one of the messages below or an error; one that is lost is missed when the
-next one comes.
+next one comes, and a heartbeat comes soon, whichever way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -30,7 +32,7 @@ MAX_FRAME_BYTES = 64 << 20  # a prompt of a million tokens takes 5 MB
 MAX_FRAME_LOGPROBS = 1 << 20  # of 15 bytes at most; a single output has no more than these and a vocabulary
 HEAD = struct.Struct("<II")  # bytes of the message, number of the frame modulo NUM_NUMBERS
 NUM_NUMBERS = 1 << 32
-HEARTBEAT_S = 0.5  # between two signs of life of the engine process
+HEARTBEAT_S = 0.5  # between two signs of life, of either process
 RECEIVE_BYTES = 1 << 16
 
 
@@ -65,6 +67,10 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
 
 class Inspect(msgspec.Struct, frozen=True, tag=True):
     """front -> core: send an Inspection."""
+
+
+class FrontHeartbeat(msgspec.Struct, frozen=True, tag=True):
+    """front -> core: nothing new; by its number, whether all before it has arrived."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
@@ -124,7 +130,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     step_s: float
 
 
-FrontMessage = Start | Add | Learn | Abort | Inspect | Shutdown
+FrontMessage = Start | Add | Learn | Abort | Inspect | FrontHeartbeat | Shutdown
 CoreMessage = Phase | Ready | Outputs | Inspection | Rejected | Failed | Heartbeat
 
 Message = TypeVar("Message")
@@ -201,14 +207,15 @@ class CoreChannel:
         return messages
 
     def wait_for_shutdown(self, timeout_s: float) -> None:
-        """Wait until the front says Shutdown or leaves, however garbled all else is; `timeout_s` for each piece."""
-        self._connection.settimeout(timeout_s)
-        try:
-            while chunk := self._connection.recv(RECEIVE_BYTES):
-                if chunk.endswith(_encoder.encode(Shutdown())):
+        """Wait until the front says Shutdown or leaves, however garbled all else is; at most `timeout_s`."""
+        deadline_s = time.monotonic() + timeout_s
+        shutdown = _encoder.encode(Shutdown())
+        with contextlib.suppress(OSError):  # the front has its own troubles
+            while (left_s := deadline_s - time.monotonic()) > 0:
+                self._connection.settimeout(left_s)
+                chunk = self._connection.recv(RECEIVE_BYTES)
+                if not chunk or shutdown in chunk:
                     return
-        except OSError:
-            pass  # the front has its own troubles
 
     def wake(self) -> None:
         """End a `receive` that waits, or the next one that would. Any thread may call it."""
