@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BLOCK_SIZE = 16  # tokens a KV block holds
+# Fields of EngineConfig that must be at least 1, and those that must be one of a few words.
 COUNTS = (
     "max_model_len",
     "max_num_seqs",
@@ -16,6 +17,14 @@ COUNTS = (
     "kv_cache_memory_bytes",
     "num_threads",
 )
+CHOICES = {
+    "backend": ("native", "reference"),
+    "dtype": ("auto", "float32", "bfloat16"),
+    "activation_dtype": ("auto", "float"),
+    "kv_cache_dtype": ("auto", "float32", "bfloat16", "int8"),
+    "scheduling_policy": ("fcfs", "priority", "fair"),
+    "generation_config": ("auto", "vllm"),
+}
 REQUANTIZED = ("int8", "int4")  # what --quantization makes of any file
 STORED = ("awq", "gptq", "compressed-tensors", "bitsandbytes", "fp8", "gguf")  # what it says of a file that is so
 QUEUE_DEPTH = 4  # times what can run may wait, unless the user says otherwise
@@ -124,9 +133,7 @@ class EngineConfig:
     served_model_name: str | None = None  # default: the name of the file or folder
     backend: str = "native"  # "native" or "reference"
     dtype: str = "auto"  # what matrices become: "float32", "bfloat16", or "auto": what is nearest to their file
-    quantization: str | None = (
-        None  # of REQUANTIZED: quantize matrices while loading; of STORED: what the file must hold
-    )
+    quantization: str | None = None  # of REQUANTIZED: what matrices become while loading; of STORED: what the file is
     activation_dtype: str = "auto"  # what quantized matrices multiply: "auto": whole numbers; "float": floats, slowly
     kv_cache_dtype: str = "auto"  # what K and V are stored as: "float32", "bfloat16", "int8", or "auto": by the weights
     max_model_len: int | None = None  # tokens of prompt and output together; default: as many as memory allows
@@ -147,6 +154,10 @@ class EngineConfig:
     seed: int | None = None  # where requests without a seed get theirs from; None: fresh randomness
 
     def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+                raise ValueError(f"{name} is {getattr(self, name)!r}; choose {listed}")
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -158,34 +169,20 @@ class EngineConfig:
         share = self.gpu_memory_utilization
         if share is not None and not 0.0 < share <= 1.0:
             raise ValueError(f"gpu_memory_utilization is {share}; it must be above 0 and at most 1")
-        if self.scheduling_policy not in ("fcfs", "priority", "fair"):
-            raise ValueError(f"scheduling_policy is {self.scheduling_policy!r}; choose 'fcfs', 'priority' or 'fair'")
-        if self.backend not in ("native", "reference"):
-            raise ValueError(f"backend is {self.backend!r}; choose 'native' or 'reference'")
         if self.max_logprobs < -1:
             raise ValueError(f"max_logprobs is {self.max_logprobs}; it must be at least 0, or -1 for all")
-        if self.generation_config not in ("auto", "vllm"):
-            raise ValueError(f"generation_config is {self.generation_config!r}; choose 'auto' or 'vllm'")
         self._check_precision()
 
     def _check_precision(self) -> None:
-        if self.dtype not in ("auto", "float32", "bfloat16"):
-            raise ValueError(f"dtype is {self.dtype!r}; choose 'auto', 'float32' or 'bfloat16'")
         if self.quantization not in (None, *REQUANTIZED, *STORED):
             raise ValueError(
                 f"quantization is {self.quantization!r}; choose one of {', '.join(REQUANTIZED)}, or the method of a "
                 f"quantized checkpoint, {', '.join(STORED)}, or leave it out: the checkpoint says what it holds"
             )
-        if self.activation_dtype not in ("auto", "float"):
-            raise ValueError(f"activation_dtype is {self.activation_dtype!r}; choose 'auto' or 'float'")
         if self.activation_dtype == "float" and self.requantization is not None:
             raise ValueError(
                 f"activation_dtype is 'float' and quantization {self.quantization!r}, which multiplies whole numbers; "
                 "leave --activation-dtype or --quantization out"
-            )
-        if self.kv_cache_dtype not in ("auto", "float32", "bfloat16", "int8"):
-            raise ValueError(
-                f"kv_cache_dtype is {self.kv_cache_dtype!r}; choose 'auto', 'float32', 'bfloat16' or 'int8'"
             )
         if self.requantization is not None and self.dtype != "auto":
             raise ValueError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from octavo.config import EngineConfig, SpeculativeConfig
@@ -209,16 +209,14 @@ class _DeferredInterrupt:
         self._is_pending = False
         self._is_installed = False
 
-    def __enter__(self) -> _DeferredInterrupt:
+    def __enter__(self) -> Self:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._note)
             self._is_installed = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._is_installed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -240,7 +238,7 @@ class _ProgressBar:
         self._num_tokens = 0
         self._started_s = time.monotonic()
 
-    def __enter__(self) -> _ProgressBar:
+    def __enter__(self) -> Self:
         if self._progress is not None:
             self._task = self._progress.add_task("generating", total=self._num_requests, tokens_per_s=0.0)
             self._progress.start()

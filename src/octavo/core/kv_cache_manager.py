@@ -36,12 +36,7 @@ class KVCacheManager:
     """
 
     def __init__(
-        self,
-        num_blocks: int,
-        *,
-        hash_key: bytes,
-        block_size: int = 16,
-        enable_prefix_caching: bool = True,
+        self, num_blocks: int, *, block_size: int, hash_key: bytes, enable_prefix_caching: bool = True
     ) -> None:
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching

@@ -20,9 +20,7 @@ class EngineRequest:
     sampling_params: SamplingParams
     seed: int  # what the draws are keyed by: the request's own seed, or one chosen for it
     eos_token_ids: tuple[int, ...] = ()  # end the request unless sampling_params.ignore_eos
-    bad_word_token_ids: tuple[
-        tuple[int, ...], ...
-    ] = ()  # sampling_params.bad_words: the last id of each may not follow
+    bad_word_token_ids: tuple[tuple[int, ...], ...] = ()  # of sampling_params.bad_words: no last id may follow
     priority: int = 0  # smaller runs first, under the priority policy
     cache_salt: str = ""  # requests share cached prefixes only with requests of the same salt
     tenant: str = ""  # whose request it is: under the fair policy, tenants take turns

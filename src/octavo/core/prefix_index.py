@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from octavo.core.block import Block, Parent
+from octavo.core.equal_prefix import equal_prefix_length
 
 KEY_BYTES = 16
 MIN_EVICTED = 64  # keys of evicted blocks that are remembered in any case
@@ -54,7 +55,7 @@ class PrefixIndex:
         if token_ids:
             candidates = self._children.get((parent, token_ids[0]), {})
             for block in islice(reversed(candidates.values()), MAX_PARTIAL_CANDIDATES):
-                length = _common_prefix_length(block.token_ids, token_ids)
+                length = equal_prefix_length(block.token_ids, token_ids)
                 if length > best_length:
                     best, best_length = block, length
         return best, best_length
@@ -91,12 +92,3 @@ class PrefixIndex:
 
     def _digest(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=KEY_BYTES, key=self._hash_key).digest()
-
-
-def _common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:
-    length = 0
-    for a, b in zip(left, right, strict=False):
-        if a != b:
-            break
-        length += 1
-    return length

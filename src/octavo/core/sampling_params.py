@@ -135,9 +135,7 @@ class SamplingParams:
     min_tokens: int = 0
     logit_bias: tuple[tuple[int, float], ...] = ()  # (token id, what is added to its logit); a dict is taken, too
     allowed_token_ids: tuple[int, ...] | None = None  # nothing else is generated
-    bad_words: tuple[
-        str, ...
-    ] = ()  # texts that are never completed: of several tokens the last is banned, in its place
+    bad_words: tuple[str, ...] = ()  # texts never completed: of several tokens the last is banned, in its place
     structured_outputs: StructuredOutputsParams | None = None
     logprobs: int | None = None  # how many alternatives to report at each token; 0: the chosen token only; -1: all
     prompt_logprobs: int | None = None  # the same at each token of the prompt

@@ -43,7 +43,7 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         max_model_len: int,
-        policy: str = "fcfs",
+        policy: str,
     ) -> None:
         if policy not in POLICIES:
             raise ValueError(f"policy is {policy!r}; choose one of {', '.join(POLICIES)}")
@@ -261,7 +261,7 @@ class Scheduler:
         elif request.status is not RequestStatus.FORKING:
             self.waiting.remove(request)
         request.status = RequestStatus.FINISHED
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = 0  # lest a choice that waits for it takes over blocks it no longer has
         if self._choices.leave(request):
             self._deadlines.forget(request.request_id)
         self._queue_siblings(request)

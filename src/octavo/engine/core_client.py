@@ -27,7 +27,7 @@ class CoreClient:
         self._num_received = 0
 
     @classmethod
-    async def launch(cls, config: EngineConfig, log_format: str = "text") -> CoreClient:
+    async def launch(cls, config: EngineConfig, log_format: str) -> CoreClient:
         """Start the process, which logs in one of log_format.FORMATS, and tell it what to build; does not wait."""
         ours, theirs = socket.socketpair()
         with theirs:

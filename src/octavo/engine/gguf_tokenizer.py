@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from octavo.engine.token_decoder import SPACE
 from octavo.weights.source import CheckpointError
 from octavo.weights.tokenizer_spec import GGUFVocabulary, TokenType
-
-_SPACE = "▁"  # SentencePiece's stand-in for a space
 
 _LLAMA_3_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -79,11 +78,11 @@ def _sentencepiece_bpe(vocabulary: GGUFVocabulary) -> Tokenizer:
         id_by_token, _merges_of_scores(vocabulary, id_by_token), unk_token=unk, fuse_unk=True, byte_fallback=True
     )
     tokenizer = Tokenizer(model)
-    prefix = [normalizers.Prepend(_SPACE)] if vocabulary.adds_space_prefix else []
-    tokenizer.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", _SPACE)])
+    prefix = [normalizers.Prepend(SPACE)] if vocabulary.adds_space_prefix else []
+    tokenizer.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", SPACE)])
     strip = [decoders.Strip(" ", 1, 0)] if vocabulary.adds_space_prefix else []
     tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )
     return tokenizer
 

@@ -30,8 +30,8 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def configure_logging(log_format: str, level: int = logging.INFO) -> None:
+def configure_logging(log_format: str) -> None:
     """Send the log to stderr in one of FORMATS."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(TEXT))
-    logging.basicConfig(level=level, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from octavo.weights.source import CheckpointError
 
-_SPACE = "▁"  # SentencePiece's stand-in for a space
+SPACE = "▁"  # SentencePiece's stand-in for a space
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -35,17 +35,17 @@ class TokenDecoder:
                 return token.encode()
         if self.has_byte_fallback and (match := _BYTE_TOKEN.fullmatch(token)):
             return bytes([int(match[1], 16)])
-        return token.replace(_SPACE, " ").encode()
+        return token.replace(SPACE, " ").encode()
 
 
 def read_token_decoder(tokenizer: Tokenizer) -> TokenDecoder:
     """How this tokenizer writes bytes. Raises CheckpointError unless it is of the byte-level or SentencePiece kind."""
-    steps = _steps(json.loads(tokenizer.decoder.__getstate__())) if tokenizer.decoder else []
+    steps = component_steps(tokenizer.decoder, "decoders")
     kinds = [step["type"] for step in steps]
     if "ByteLevel" in kinds:
         return TokenDecoder(is_byte_level=True, has_byte_fallback=False, strips_leading_space=False)
-    replaces_space = any(step.get("pattern") == {"String": _SPACE} and step.get("content") == " " for step in steps)
-    metaspace = next((step for step in steps if step["type"] == "Metaspace" and step["replacement"] == _SPACE), None)
+    replaces_space = any(step.get("pattern") == {"String": SPACE} and step.get("content") == " " for step in steps)
+    metaspace = next((step for step in steps if step["type"] == "Metaspace" and step["replacement"] == SPACE), None)
     if metaspace is None and not replaces_space:
         raise CheckpointError(
             f"a tokenizer with the decoder {kinds} is not supported; octavo reads byte-level BPE and SentencePiece BPE"
@@ -58,8 +58,13 @@ def read_token_decoder(tokenizer: Tokenizer) -> TokenDecoder:
     )
 
 
-def _steps(decoder: dict[str, Any]) -> list[dict[str, Any]]:
-    return decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
+def component_steps(component: Any, name: str) -> list[dict[str, Any]]:
+    """The steps of a tokenizer's component, as tokenizer.json writes them; a sequence has them under this name."""
+    if component is None:
+        return []
+    state: dict[str, Any] = json.loads(component.__getstate__())
+    steps: list[dict[str, Any]] = state[name] if state["type"] == "Sequence" else [state]
+    return steps
 
 
 def _byte_by_character() -> dict[str, int]:

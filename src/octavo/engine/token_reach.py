@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from octavo.engine.token_decoder import TokenDecoder
+from octavo.engine.token_decoder import TokenDecoder, component_steps
 
 MAX_NFC_SHRINKAGE = 4  # of a text in UTF-8: the worst, 7 bytes of Greek, become 2
 _LOSSLESS_CUTS = {"ByteLevel", "Digits", "Metaspace", "Split"}  # pre-tokenizers that keep every character
@@ -36,8 +35,8 @@ def read_token_reach(tokenizer: Tokenizer, vocabulary: Mapping[str, int], decode
     added = list(tokenizer.get_added_tokens_decoder().values())
     if any(token.lstrip or token.rstrip for token in added):  # such a token takes all the spaces beside it
         return None
-    normalizers = _steps(tokenizer.normalizer, "normalizers")
-    cuts = _steps(tokenizer.pre_tokenizer, "pretokenizers")
+    normalizers = component_steps(tokenizer.normalizer, "normalizers")
+    cuts = component_steps(tokenizer.pre_tokenizer, "pretokenizers")
     if not all(map(_keeps_text, normalizers)) or not all(map(_only_cuts, cuts)):
         return None
     written = {data[0] for token in vocabulary if len(token) in (1, 6) and len(data := decoder.to_bytes(token)) == 1}
@@ -63,11 +62,3 @@ def _keeps_text(normalizer: dict[str, Any]) -> bool:
 
 def _only_cuts(pre_tokenizer: dict[str, Any]) -> bool:
     return pre_tokenizer["type"] in _LOSSLESS_CUTS and pre_tokenizer.get("behavior") != "Removed"
-
-
-def _steps(part: Any, name: str) -> list[dict[str, Any]]:
-    if part is None:
-        return []
-    state: dict[str, Any] = json.loads(part.__getstate__())
-    steps: list[dict[str, Any]] = state[name] if state["type"] == "Sequence" else [state]
-    return steps

@@ -44,9 +44,8 @@ class Tokenizer:
     @cached_property
     def chat_template(self) -> ChatTemplate:
         """The model's chat template."""
-        from octavo.engine.chat_template import (
-            ChatTemplate,
-        )  # not above: Jinja takes long to import, and may not be used
+        # Not above: Jinja takes long to import, and may not be used.
+        from octavo.engine.chat_template import ChatTemplate
 
         return ChatTemplate(self._chat_template_source, self._chat_variables)
 

@@ -21,7 +21,7 @@ class ParallelLMHead:
     """The logit of each token id: the product with its row of a matrix, or of the embedding where the two are tied."""
 
     def __init__(
-        self, params: Parameters, vocab_size: int, hidden_size: int, *, tied_to: VocabParallelEmbedding | None = None
+        self, params: Parameters, vocab_size: int, hidden_size: int, *, tied_to: VocabParallelEmbedding | None
     ) -> None:
         if tied_to is not None:
             self._weight = tied_to.weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from octavo.backends.ops import Int32Array
@@ -39,10 +39,3 @@ class Proposer(Protocol):
     def num_missing(self, row: int) -> int:
         """How many tokens have to be computed before the first guess for the row, beside its last one."""
         ...
-
-
-def num_equal(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many of the first tokens are the same."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
-    )

@@ -22,7 +22,7 @@ class BadWords:
         """Add a token to the output."""
         self._tail.append(token_id)
 
-    def banned_ids(self, draft_ids: Sequence[int] = ()) -> list[int]:
+    def banned_ids(self, draft_ids: Sequence[int]) -> list[int]:
         """The ids that may not come next, after these drafts."""
         tail = (*self._tail, *draft_ids)
         candidates = self._longer_by_next_to_last.get(tail[-1], []) if tail else []

@@ -10,10 +10,10 @@ import numpy as np
 
 from octavo.backends.ops import Int32Array, KVCache, Step
 from octavo.config import BLOCK_SIZE
+from octavo.core.equal_prefix import equal_prefix_length
 from octavo.core.line_fit import LineFit
 from octavo.core.messages import ScheduledRow, SchedulerOutput
 from octavo.spec_decode.filled_slots import FilledSlots
-from octavo.spec_decode.proposer import num_equal
 from octavo.worker.input_batch import build_sampling_batch, build_step_batch
 from octavo.worker.request_table import NO_LOGPROBS, RequestTable
 
@@ -96,7 +96,8 @@ class DraftModel:
             if num_tokens == num_before:
                 continue  # not verified yet
             del self._written_by_row[row]
-            end = num_before + num_equal(drafts, self._table.token_ids[row, num_before:num_tokens].tolist())
+            new_ids = self._table.token_ids[row, num_before:num_tokens].tolist()
+            end = num_before + equal_prefix_length(drafts, new_ids)
             if self._slots.first_gap(self._blocks(row), num_before) == num_before:
                 self._slots.fill(self._blocks(row), num_before, end)
 

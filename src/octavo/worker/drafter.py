@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octavo.core.equal_prefix import equal_prefix_length
 from octavo.core.messages import SampledRow, ScheduledRow, SchedulerOutput
 from octavo.spec_decode.draft_budget import DraftBudget, Outlook
-from octavo.spec_decode.proposer import Proposer, num_equal
+from octavo.spec_decode.proposer import Proposer
 from octavo.worker.request_table import RequestTable
 
 FIRST_OUTPUT_LEN = 64.0  # of outputs, before any has ended
@@ -45,7 +46,7 @@ class Drafter:
             self._budget.observe_step(sum(entry.num_scheduled_tokens for entry in scheduled), step_s)
         for row in sampled:
             guess = self._guess_by_row.pop(row.row, [])[: len(row.token_ids)]
-            num_right = num_equal(guess, row.token_ids)
+            num_right = equal_prefix_length(guess, row.token_ids)
             if guess:
                 self._budget.observe_guess(row.row, num_right, is_wrong=num_right < len(guess))
 

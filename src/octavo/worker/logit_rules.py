@@ -38,7 +38,7 @@ class LogitRules:
     rules that it left with.
     """
 
-    def __init__(self, new_row: NewRow, matcher: Matcher | None = None, *, max_model_len: int) -> None:
+    def __init__(self, new_row: NewRow, matcher: Matcher | None, *, max_model_len: int) -> None:
         """`matcher`: that of the request's grammar, if it has one; it has seen no token."""
         params = new_row.sampling_params
         prompt_ids = new_row.token_ids[: new_row.num_prompt_tokens]

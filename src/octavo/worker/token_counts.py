@@ -21,7 +21,7 @@ class TokenCounts:
         for token_id in output_ids:
             self.append(token_id)
 
-    def after(self, draft_ids: Sequence[int] = ()) -> tuple[Int32Array, Int32Array]:
+    def after(self, draft_ids: Sequence[int]) -> tuple[Int32Array, Int32Array]:
         """The distinct ids of prompt, output and these drafts, and how often output and drafts hold each.
 
         Views, which `append` changes, unless there are drafts.

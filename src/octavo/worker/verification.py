@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from octavo.core.equal_prefix import equal_prefix_length
 from octavo.core.messages import ScheduledRow
 
 
@@ -19,8 +20,6 @@ def num_verified(sampled: Sequence[ScheduledRow], token_ids: Sequence[int]) -> l
     chosen_ids = iter(token_ids)
     for entry in sampled:
         chosen = list(islice(chosen_ids, 1 + len(entry.draft_token_ids)))
-        count = 0
-        while count < len(entry.draft_token_ids) and chosen[count] == entry.draft_token_ids[count]:
-            count += 1
-        counts.append(count + (chosen[count] >= 0))
+        num_right = equal_prefix_length(entry.draft_token_ids, chosen)
+        counts.append(num_right + (chosen[num_right] >= 0))
     return counts

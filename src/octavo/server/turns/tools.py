@@ -55,9 +55,7 @@ class ToolChoice:
         return [tool for tool in tools if self.names is None or tool.function.name in self.names]
 
 
-def read_tool_choice(
-    value: str | dict[str, Any] | None, tools: Sequence[Tool], *, is_parallel: bool = True
-) -> ToolChoice:
+def read_tool_choice(value: str | dict[str, Any] | None, tools: Sequence[Tool], *, is_parallel: bool) -> ToolChoice:
     """The choice that the field tool_choice makes among the tools. Raises the error for what is none."""
     choice = _parse_choice(value)
     if choice is None:

@@ -45,9 +45,8 @@ class TurnWriter(ABC):
             yield event
         async with aclosing(self._turn.events()) as happenings:
             async for happening in happenings:
-                if (
-                    isinstance(happening, TurnEnd) and happening.finish_reason == "timeout"
-                ):  # these APIs have no such end
+                # These APIs have no such end.
+                if isinstance(happening, TurnEnd) and happening.finish_reason == "timeout":
                     raise ApiError(504, "timeout", "the request's time was over before its answer was complete")
                 for event in self._take(happening):
                     yield event
