@@ -1,4 +1,4 @@
-"""Grammar: compiled, with a matcher for each sequence. The only module that cannot do without llguidance."""
+"""Grammar: compiled by llguidance, with a matcher for each sequence."""
 
 from __future__ import annotations
 
