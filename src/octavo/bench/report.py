@@ -136,6 +136,11 @@ def parse_objective(texts: Sequence[str]) -> dict[str, float]:
     return objective
 
 
+def shown_ms(latency: Latency | None, figure: str) -> str:
+    """One figure of a latency, such as "p95_ms", for a table."""
+    return "-" if latency is None else f"{getattr(latency, figure):.1f}"
+
+
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """The value below which `percent` of the sorted values lie, by linear interpolation (numpy's default)."""
     place = (len(ordered) - 1) * percent / 100

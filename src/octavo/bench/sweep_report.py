@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
 from octavo.bench.chart import Line, line_chart
-from octavo.bench.report import Latency, Report
+from octavo.bench.report import shown_ms
 from octavo.bench.sweep import SweepPoint, find_knee
 
 LABEL_BY_VARIED = {"concurrency": "requests under way", "rate": "requests a second"}
-COLUMNS = (
-    "load",
-    "requests/s",
-    "output tokens/s",
-    "TTFT p50, ms",
-    "TTFT p95, ms",
-    "ITL p50, ms",
-    "ITL p95, ms",
-    "end to end p95, ms",
-    "failed",
-)
+COLUMNS: dict[str, Callable[[SweepPoint], str]] = {
+    "load": lambda point: f"{point.value:g}",
+    "requests/s": lambda point: f"{point.report.requests_per_s:.2f}",
+    "output tokens/s": lambda point: f"{point.report.output_tokens_per_s:.1f}",
+    "TTFT p50, ms": lambda point: shown_ms(point.report.ttft, "p50_ms"),
+    "TTFT p95, ms": lambda point: shown_ms(point.report.ttft, "p95_ms"),
+    "ITL p50, ms": lambda point: shown_ms(point.report.itl, "p50_ms"),
+    "ITL p95, ms": lambda point: shown_ms(point.report.itl, "p95_ms"),
+    "end to end p95, ms": lambda point: shown_ms(point.report.e2el, "p95_ms"),
+    "failed": lambda point: str(point.report.num_failed),
+}
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:720px;margin:2em auto;padding:0 1em;color:#333}"
     "table{border-collapse:collapse;width:100%}td,th{padding:.3em .6em;text-align:right;border-bottom:1px solid #ddd}"
@@ -34,7 +34,7 @@ def knee_sentence(varied: str, points: Sequence[SweepPoint]) -> str:
     """Where the knee is, in words."""
     knee = find_knee(points)
     report = knee.report
-    ttft, itl = _milliseconds(report.ttft, "p95_ms"), _milliseconds(report.itl, "p95_ms")
+    ttft, itl = shown_ms(report.ttft, "p95_ms"), shown_ms(report.itl, "p95_ms")
     return (
         f"The knee is at {knee.value:g} {LABEL_BY_VARIED[varied]}: {report.output_tokens_per_s:.0f} output tokens/s at "
         f"a p95 of {ttft} ms to the first token and {itl} ms between tokens."
@@ -67,7 +67,7 @@ def latency_chart(varied: str, points: Sequence[SweepPoint], name: str, title: s
 def render_page(varied: str, points: Sequence[SweepPoint], about: dict[str, Any]) -> str:
     """The page as HTML; it needs nothing from the network."""
     knee = find_knee(points)
-    rows = "".join(_row(point.value, point.report, is_knee=point is knee) for point in points)
+    rows = "".join(_row(point, is_knee=point is knee) for point in points)
     return "\n".join(
         [
             "<!doctype html><html lang=en><meta charset=utf-8><title>octavo bench sweep</title>",
@@ -82,20 +82,6 @@ def render_page(varied: str, points: Sequence[SweepPoint], about: dict[str, Any]
     )
 
 
-def _row(value: float, report: Report, *, is_knee: bool) -> str:
-    cells = (
-        f"{value:g}",
-        f"{report.requests_per_s:.2f}",
-        f"{report.output_tokens_per_s:.1f}",
-        _milliseconds(report.ttft, "p50_ms"),
-        _milliseconds(report.ttft, "p95_ms"),
-        _milliseconds(report.itl, "p50_ms"),
-        _milliseconds(report.itl, "p95_ms"),
-        _milliseconds(report.e2el, "p95_ms"),
-        str(report.num_failed),
-    )
-    return f"<tr{' class=knee' if is_knee else ''}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def _milliseconds(latency: Latency | None, percentile: str) -> str:
-    return "-" if latency is None else f"{getattr(latency, percentile):.1f}"
+def _row(point: SweepPoint, *, is_knee: bool) -> str:
+    cells = "".join(f"<td>{show(point)}</td>" for show in COLUMNS.values())
+    return f"<tr{' class=knee' if is_knee else ''}>{cells}</tr>"

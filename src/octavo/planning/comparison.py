@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from octavo.bench.report import Latency
+from octavo.bench.report import shown_ms
 from octavo.planning.prediction import Prediction
 
 COLUMN_CHARS = 13
 NAME_CHARS = 24
 
-
-def _milliseconds(latency: Latency | None, percentile: str) -> str:
-    return "-" if latency is None else f"{getattr(latency, percentile):.1f}"
-
-
 COLUMNS: dict[tuple[str, str], Callable[[Prediction], str]] = {
     ("output", "tokens/s"): lambda made: f"{made.report.output_tokens_per_s:.1f}",
     ("requests", "/s"): lambda made: f"{made.report.requests_per_s:.2f}",
-    ("TTFT p50", "ms"): lambda made: _milliseconds(made.report.ttft, "p50_ms"),
-    ("TTFT p95", "ms"): lambda made: _milliseconds(made.report.ttft, "p95_ms"),
-    ("ITL p50", "ms"): lambda made: _milliseconds(made.report.itl, "p50_ms"),
-    ("ITL p95", "ms"): lambda made: _milliseconds(made.report.itl, "p95_ms"),
-    ("end to end", "p95, ms"): lambda made: _milliseconds(made.report.e2el, "p95_ms"),
+    ("TTFT p50", "ms"): lambda made: shown_ms(made.report.ttft, "p50_ms"),
+    ("TTFT p95", "ms"): lambda made: shown_ms(made.report.ttft, "p95_ms"),
+    ("ITL p50", "ms"): lambda made: shown_ms(made.report.itl, "p50_ms"),
+    ("ITL p95", "ms"): lambda made: shown_ms(made.report.itl, "p95_ms"),
+    ("end to end", "p95, ms"): lambda made: shown_ms(made.report.e2el, "p95_ms"),
     ("slots", "used, %"): lambda made: f"{100 * made.replay.utilization:.0f}",
     ("KV given and", "unused, %"): lambda made: f"{100 * made.replay.kv_waste:.0f}",
 }
