@@ -85,8 +85,7 @@ class EngineOptions:
         """The configuration that these options ask for. Exits with a usage error if it is not valid."""
         from octavo.config import EngineConfig, SpeculativeConfig
 
-        names = {field.name for field in dataclasses.fields(EngineConfig)}
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name in names}
+        values = shared_values(self, EngineConfig)
         try:
             if self.speculative_config is not None:
                 values["speculative_config"] = SpeculativeConfig.of(_json_object(self.speculative_config))
@@ -125,6 +124,12 @@ class SamplingOptions(EngineOptions):
             return SamplingParams(**chosen | {"max_tokens": self.max_tokens}, output_kind=RequestOutputKind.DELTA)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
+
+
+def shared_values(options: EngineOptions, config_type: type[Any]) -> dict[str, Any]:
+    """The options that a configuration has under the same names."""
+    names = {field.name for field in dataclasses.fields(config_type)}
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options) if field.name in names}
 
 
 def _json_object(text: str) -> dict[str, Any]:

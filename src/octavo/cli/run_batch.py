@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from octavo.cli.failure import exit_on
 from octavo.cli.options import EngineOptions
 
 if TYPE_CHECKING:
@@ -40,16 +40,11 @@ def run_batch(options: RunBatchOptions) -> None:
     from octavo.engine.engine_status import EngineUnavailableError
 
     try:
-        counts = asyncio.run(_run(options))
+        with exit_on(OSError, ValueError, EngineUnavailableError):
+            counts = asyncio.run(_run(options))
     except KeyboardInterrupt:
         typer.echo("octavo: interrupted; the same command goes on where this one was", err=True)
         raise typer.Exit(130) from None  # what a shell expects after Ctrl-C
-    except OSError as error:
-        typer.echo(f"octavo: {error.filename}: {error.strerror}", err=True)
-        raise typer.Exit(1) from None
-    except (ValueError, EngineUnavailableError) as error:
-        typer.echo(f"octavo: {error}", err=True)
-        raise typer.Exit(1) from None
     typer.echo(
         f"octavo: {counts.num_succeeded} answered, {counts.num_failed} failed, "
         f"{counts.num_answered_before} answered before",
@@ -66,7 +61,7 @@ async def _run(options: RunBatchOptions) -> BatchCounts:
     from octavo.server.server_config import ServerConfig
 
     if not options.input_file.is_file():
-        raise FileNotFoundError(errno.ENOENT, "there is no such file", str(options.input_file))
+        raise ValueError(f"{options.input_file}: there is no such file")
     if options.output_file.exists() and options.output_file.samefile(options.input_file):
         raise ValueError(f"{options.output_file} is the input; choose another file for the answers")
     answered_ids = mend_output(options.output_file)  # before the model is loaded: it may be another file

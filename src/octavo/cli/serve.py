@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from octavo.cli.options import EngineOptions
+from octavo.cli.options import EngineOptions, shared_values
 
 if TYPE_CHECKING:
     from octavo.config import EngineConfig
@@ -68,13 +68,15 @@ class ServeOptions(EngineOptions):
     trust_request_chat_template: Annotated[
         bool, typer.Option("--trust-request-chat-template", help="Let requests bring a chat template of their own.")
     ] = False
-    queue_timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a request that has not begun gets 503.", min=0.001)
+    queue_timeout_s: Annotated[
+        float | None,
+        typer.Option("--queue-timeout", help="Seconds after which a request that has not begun gets 503.", min=0.001),
     ] = None
-    request_timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a request ends, as far as it is.", min=0.001)
+    request_timeout_s: Annotated[
+        float | None,
+        typer.Option("--request-timeout", help="Seconds after which a request ends, as far as it is.", min=0.001),
     ] = None
-    restart: Annotated[
+    restarts: Annotated[
         bool, typer.Option("--restart/--no-restart", help="Start an engine that dies again, once; else end, with 1.")
     ] = False
     otlp_traces_endpoint: Annotated[
@@ -82,8 +84,8 @@ class ServeOptions(EngineOptions):
         typer.Option(help="Where to send OpenTelemetry spans: http://HOST:4318/v1/traces. Needs octavo[otel]."),
     ] = None
     log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text"
-    shutdown_timeout: Annotated[
-        float, typer.Option(help="Seconds that running requests get to finish after Ctrl-C.", min=0)
+    shutdown_timeout_s: Annotated[
+        float, typer.Option("--shutdown-timeout", help="Seconds for running requests to finish after Ctrl-C.", min=0)
     ] = 30.0
 
     def engine_config(self) -> EngineConfig:
@@ -95,23 +97,13 @@ class ServeOptions(EngineOptions):
         """The part about the server. Exits with a usage error if it is not valid."""
         from octavo.server.server_config import ServerConfig
 
+        lists = {
+            "model_names": tuple(self.model_names or ()),
+            "api_keys": tuple(self.api_keys or ()),
+            "allowed_origins": tuple(self.allowed_origins or ["*"]),
+        }
         try:
-            return ServerConfig(
-                model_names=tuple(self.model_names or ()),
-                api_keys=tuple(self.api_keys or ()),
-                allowed_origins=tuple(self.allowed_origins or ["*"]),
-                max_body_bytes=self.max_body_bytes,
-                ssl_certfile=self.ssl_certfile,
-                ssl_keyfile=self.ssl_keyfile,
-                shutdown_timeout_s=self.shutdown_timeout,
-                queue_timeout_s=self.queue_timeout,
-                request_timeout_s=self.request_timeout,
-                restarts=self.restart,
-                log_format=self.log_format,
-                tool_call_parser=self.tool_call_parser,
-                reasoning_parser=self.reasoning_parser,
-                trust_request_chat_template=self.trust_request_chat_template,
-            )
+            return ServerConfig(**shared_values(self, ServerConfig) | lists)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
