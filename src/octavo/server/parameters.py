@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -29,28 +30,13 @@ NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "prompt_embeds": (),
 }
 MAX_KEY_CHARS = 40  # of a wrong key, in an error
-SAMPLING_FIELDS = (
-    "n",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "stop",
-    "stop_token_ids",
-    "allowed_token_ids",
-    "bad_words",
-    "include_stop_str_in_output",
-    "ignore_eos",
-    "skip_special_tokens",
-    "spaces_between_special_tokens",
-    "min_tokens",
-    "prompt_logprobs",
-    "truncate_prompt_tokens",
-)
+# What the body says in the very form that SamplingParams take.
+SAMPLING_FIELDS = [
+    field.name
+    for field in dataclasses.fields(SamplingParams)
+    if field.name in GenerationFields.__struct_fields__
+    and field.name not in ("max_tokens", "logit_bias", "structured_outputs")
+]
 
 
 def refuse_unsupported(fields: dict[str, Any], neutral_values: Mapping[str, tuple[Any, ...]]) -> None:

@@ -20,7 +20,7 @@ MAX_COUNT_BY_CHARACTERS = {b"[{:": 200_000, b",": 2_000_000}
 BODY_TIMEOUT_S = 20.0  # for a body to arrive, and as much more as it takes at this rate:
 MIN_BODY_BYTES_PER_S = 10_000
 
-Body = TypeVar("Body", bound=msgspec.Struct)
+Kind = TypeVar("Kind")
 
 
 async def read_object(request: Request) -> dict[str, Any]:
@@ -41,14 +41,17 @@ async def read_object(request: Request) -> dict[str, Any]:
     return {name: field for name, field in value.items() if field is not None}
 
 
-def convert(fields: dict[str, Any], kind: type[Body]) -> Body:
-    """The object as a `kind`; fields that `kind` does not have are ignored, as clients send many."""
+def convert(value: Any, kind: type[Kind], param: str = "") -> Kind:
+    """The value as a `kind`; fields that `kind` does not have are ignored, as clients send many.
+
+    Raises the error for one that is no such thing, blaming its part; `param` is where the value stands in the body.
+    """
     try:
-        return msgspec.convert(fields, kind)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         # "Expected `int`, got `str` - at `$.max_tokens`" or "Object missing required field `messages`".
         message, _, path = str(error).partition(" - at `$")
-        param = path.strip("`").lstrip(".")
+        param = f"{param}{path.strip('`')}".lstrip(".")
         if missing := re.search(r"missing required field `(\w+)`", message):
             param = f"{param}.{missing[1]}".lstrip(".")
         raise invalid(param or None, f"{param or 'the body'}: {message}") from None

@@ -94,11 +94,7 @@ def _function_tools(tools: list[dict[str, Any]]) -> list[Tool]:
         for tool in tools
         if tool.get("type", "custom") == "custom"
     ]
-    return convert({"tools": [{"type": "function", "function": function} for function in functions]}, _Tools).tools
-
-
-class _Tools(msgspec.Struct, frozen=True):
-    tools: list[Tool]
+    return convert([{"type": "function", "function": function} for function in functions], list[Tool], "tools")
 
 
 def _chat_messages(body: CountTokensRequest) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from octavo.server.openai.chat_protocol import ChatCompletionRequest
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
-from octavo.server.terms import generation_terms
+from octavo.server.terms import terms_of
 from octavo.server.turns.tools import read_tool_choice
 from octavo.server.turns.turn import TurnRequest, open_turn
 
@@ -27,7 +27,7 @@ async def create_chat_completion(request: Request, body: ChatCompletionRequest) 
     serving = serving_of(request)
     check_stream_options(body)
     model = serving.model_name(body.model)
-    requested = replace(turn_request(body, serving), terms=generation_terms(request, body))
+    requested = replace(turn_request(body, serving), terms=terms_of(request, body))
     turn = await open_turn(serving, requested)
     answer = ChatAnswer(AnswerHead("chatcmpl", model, body), turn, serving.engine.tokenizer, body)
     if body.stream:

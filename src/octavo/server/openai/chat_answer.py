@@ -23,7 +23,6 @@ from octavo.server.openai.chat_protocol import (
     FunctionDelta,
     ToolCallDelta,
 )
-from octavo.server.openai.fields import Usage
 from octavo.server.openai.logprobs import chat_logprobs, prompt_logprobs
 from octavo.server.turns.events import (
     NewTokens,
@@ -82,20 +81,20 @@ class ChatAnswer:
         for index in range(self._turn.num_choices):
             has_prompt = index == 0 and self._body.return_token_ids
             choice = ChatChunkChoice(index, Delta(role="assistant", content=""))
-            yield self._chunk(choice, self._turn.prompt_token_ids if has_prompt else UNSET)
+            yield self._chunk([choice], prompt_token_ids=self._turn.prompt_token_ids if has_prompt else UNSET)
         async for event in self._turn.events():
             if isinstance(event, NewTokens):
                 self._keep_tokens(event)
             elif isinstance(event, TurnEnd):
                 if tokens := self._tokens_by_index.pop(event.index, None):
-                    yield self._chunk(ChatChunkChoice(event.index, Delta(content=""), **tokens))
+                    yield self._chunk([ChatChunkChoice(event.index, Delta(content=""), **tokens)])
                 reason = self._finish_reason(event.finish_reason)
-                yield self._chunk(ChatChunkChoice(event.index, Delta(), None, reason, event.stop_reason))
+                yield self._chunk([ChatChunkChoice(event.index, Delta(), None, reason, event.stop_reason)])
             elif (delta := self._delta(event)) is not None:
                 tokens = self._tokens_by_index.pop(event.index, {})
-                yield self._chunk(ChatChunkChoice(event.index, delta, **tokens))
+                yield self._chunk([ChatChunkChoice(event.index, delta, **tokens)])
         if self._head.has_usage_chunk:
-            yield self._completion_chunk([], self._turn.usage)
+            yield self._chunk([])
 
     def _delta(self, event: TurnEvent) -> Delta | None:
         match event:
@@ -143,14 +142,9 @@ class ChatAnswer:
             shows_ids=self._body.return_tokens_as_token_ids,
         )
 
-    def _chunk(self, choice: ChatChunkChoice, prompt_token_ids: list[int] | UnsetType = UNSET) -> ChatCompletionChunk:
-        return self._completion_chunk([choice], self._head.chunk_usage(self._turn.usage), prompt_token_ids)
-
-    def _completion_chunk(
-        self,
-        choices: list[ChatChunkChoice],
-        usage: Usage | UnsetType | None,
-        prompt_token_ids: list[int] | UnsetType = UNSET,
+    def _chunk(
+        self, choices: list[ChatChunkChoice], *, prompt_token_ids: list[int] | UnsetType = UNSET
     ) -> ChatCompletionChunk:
         head = self._head
+        usage = head.chunk_usage(self._turn.usage) if choices else self._turn.usage  # the last one has no choice
         return ChatCompletionChunk(head.id, head.created, head.model, choices, usage, prompt_token_ids)

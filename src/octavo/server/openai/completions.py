@@ -22,7 +22,7 @@ from octavo.server.openai.fields import Usage
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
-from octavo.server.terms import generation_terms
+from octavo.server.terms import terms_of
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer
@@ -45,7 +45,7 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
         raise invalid(
             "n", f"{len(prompts)} prompts with n = {params.n} each; at most {MAX_CHOICES} choices are allowed"
         )
-    stream = await engine.submit(prompts, params, generation_terms(request, body))
+    stream = await engine.submit(prompts, params, terms_of(request, body))
     head = AnswerHead("cmpl", model, body)
     answer = CompletionAnswer(head, CountedStream(stream, params.n, is_empty=is_empty), body, engine.tokenizer)
     if body.stream:

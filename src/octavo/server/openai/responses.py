@@ -124,9 +124,7 @@ def _turn_request(
         tools=tools,
         tool_choice=read_tool_choice(body.tool_choice, tools, is_parallel=body.parallel_tool_calls),
         template_variables={"enable_thinking": False} if body.reasoning.effort == "none" else {},
-        terms=terms_of(
-            request, priority=body.priority, cache_salt=body.cache_salt, user=body.user, timeout_s=body.timeout
-        ),
+        terms=terms_of(request, body),
     )
 
 

@@ -54,17 +54,14 @@ class ReasoningItem(msgspec.Struct, frozen=True, tag_field="type", tag="reasonin
     content: list[Part] | None = None
 
 
-class InputItems(msgspec.Struct, frozen=True):
-    """An input that is a list."""
-
-    input: list[MessageItem | CallItem | CallOutputItem | ReasoningItem]
+InputItem = MessageItem | CallItem | CallOutputItem | ReasoningItem
 
 
 def input_messages(value: str | list[dict[str, Any]]) -> list[Message]:
     """The messages of an input. What belongs to one turn of the assistant becomes one message."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
-    items = convert({"input": [{"type": "message", **item} for item in value]}, InputItems).input
+    items = convert([{"type": "message", **item} for item in value], list[InputItem], "input")
     messages: list[Message] = []
     for i, item in enumerate(items):
         param = f"input[{i}]"
@@ -91,17 +88,13 @@ def function_tools(tools: list[dict[str, Any]]) -> list[Tool]:
     for i, tool in enumerate(tools):
         kind = tool.get("type")
         if kind == "function":
-            nested = {"tools": [{"type": "function", "function": {k: v for k, v in tool.items() if v is not None}}]}
-            functions += convert(nested, _Tools).tools
+            given = {name: value for name, value in tool.items() if value is not None}
+            functions.append({"type": "function", "function": given})
         elif kind not in FOREIGN_TOOLS and not str(kind).startswith(FOREIGN_TOOL_PREFIXES):
             raise invalid(
                 f"tools[{i}].type", f"tools[{i}].type is {kind!r}; the type of what you can run is 'function'"
             )
-    return functions
-
-
-class _Tools(msgspec.Struct, frozen=True):
-    tools: list[Tool]
+    return convert(functions, list[Tool], "tools")
 
 
 def _open_assistant(messages: list[Message], *closing: str) -> Message:
