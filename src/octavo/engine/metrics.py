@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -17,6 +18,7 @@ from octavo.engine.request_times import ChoiceTimes, RequestTimes
 from octavo.engine.request_tracer import RequestTracer
 
 MODEL_LABEL = "model_name"
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 SHORT_TIMES_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
 LONG_TIMES_S = (0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960)
 TOKEN_COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
@@ -58,29 +60,20 @@ class EngineMetrics:
         self._registry = CollectorRegistry()
         self._model_name = model_name
         self._tracer = tracer
-        labels = [MODEL_LABEL]
-        gauges = {name: Gauge(prefix + name, text, labels, registry=self._registry) for name, text in GAUGES.items()}
-        counters = {
-            name: Counter(prefix + name, text, labels, registry=self._registry) for name, text in COUNTERS.items()
-        }
-        histograms = {
-            name: Histogram(prefix + name, text, labels, registry=self._registry, buckets=buckets)
+
+        def labelled(kind: type[Metric], name: str, text: str, *more_labels: str, **options: Any) -> Metric:
+            return kind(prefix + name, text, [MODEL_LABEL, *more_labels], registry=self._registry, **options)
+
+        self._gauges = {name: labelled(Gauge, name, text).labels(model_name) for name, text in GAUGES.items()}
+        self._counters = {name: labelled(Counter, name, text).labels(model_name) for name, text in COUNTERS.items()}
+        self._histograms = {
+            name: labelled(Histogram, name, text, buckets=buckets).labels(model_name)
             for name, (buckets, text) in HISTOGRAMS.items()
         }
-        self._gauges = {name: gauge.labels(model_name) for name, gauge in gauges.items()}
-        self._counters = {name: counter.labels(model_name) for name, counter in counters.items()}
-        self._histograms = {name: histogram.labels(model_name) for name, histogram in histograms.items()}
-        self._ended = Counter(
-            f"{prefix}request_success", "Choices that ended.", [*labels, "finished_reason"], registry=self._registry
-        )
-        self._rejected = Counter(
-            f"{prefix}admission_rejections", "Requests refused.", [*labels, "reason"], registry=self._registry
-        )
-        self._accepted_at = Counter(
-            f"{prefix}spec_decode_num_accepted_tokens_per_pos",
-            "Drafts that were right, by their place in a run.",
-            [*labels, "position"],
-            registry=self._registry,
+        self._ended = labelled(Counter, "request_success", "Choices that ended.", "finished_reason")
+        self._rejected = labelled(Counter, "admission_rejections", "Requests refused.", "reason")
+        self._accepted_at = labelled(
+            Counter, "spec_decode_num_accepted_tokens_per_pos", "Drafts that were right, by their place.", "position"
         )
         self._stats = StepStats()
         self._times_by_id: dict[str, RequestTimes] = {}
