@@ -7,8 +7,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from types import FrameType
@@ -26,11 +27,11 @@ from octavo.engine.tokenizer import Tokenizer
 from octavo.weights.checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from octavo.engine.chat_template import Message
     from octavo.structured.grammar import Grammar
     from octavo.structured.vocabulary import Vocabulary
+
+Progress = Callable[[int, int], None]  # is told how many requests are done, and how many tokens a step brought
 
 
 class LLM:
@@ -86,7 +87,7 @@ class LLM:
             for prompt, params in zip(prompt_list, _params_list(sampling_params, len(prompt_list)), strict=True)
         ]
         grammars = self._compile_grammars(requests)
-        with _ProgressBar(len(requests), is_shown=use_tqdm) as progress:
+        with _progress_bar(len(requests), is_shown=use_tqdm) as progress:
             outputs = self._run(requests, [prompt_text(prompt) for prompt in prompt_list], progress)
         del grammars  # held until here, so that the workers find them
         return outputs
@@ -174,7 +175,7 @@ class LLM:
         return self._input_processor.vocabulary()
 
     def _run(
-        self, requests: list[EngineRequest], texts: list[str | None], progress: _ProgressBar
+        self, requests: list[EngineRequest], texts: list[str | None], progress: Progress
     ) -> list[GenerationOutput]:
         """Step until every request has ended; whatever happens, leave none behind in the engine."""
         core = self.engine.core
@@ -190,7 +191,7 @@ class LLM:
                     for request_id, index in stopped:
                         core.abort_request(request_id, index)
                     output_by_id |= {output.request_id: output for output in outputs}
-                    progress.update(len(output_by_id), sum(len(output.new_token_ids) for output in result.outputs))
+                    progress(len(output_by_id), sum(len(output.new_token_ids) for output in result.outputs))
                     interrupt.raise_if_pending()
         finally:
             for request in requests:
@@ -229,46 +230,29 @@ class _DeferredInterrupt:
         self._is_pending = True
 
 
-class _ProgressBar:
-    """Requests done and tokens a second, on a terminal."""
-
-    def __init__(self, num_requests: int, *, is_shown: bool) -> None:
-        self._progress = _terminal_progress() if is_shown and sys.stderr.isatty() else None
-        self._num_requests = num_requests
-        self._num_tokens = 0
-        self._started_s = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if self._progress is not None:
-            self._task = self._progress.add_task("generating", total=self._num_requests, tokens_per_s=0.0)
-            self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def update(self, num_finished: int, num_new_tokens: int) -> None:
-        """Show how many requests are done, and count the tokens of a step."""
-        if self._progress is not None:
-            self._num_tokens += num_new_tokens
-            tokens_per_s = self._num_tokens / max(time.monotonic() - self._started_s, 1e-9)
-            self._progress.update(self._task, completed=num_finished, tokens_per_s=tokens_per_s)
-
-
-def _terminal_progress() -> Progress:
+@contextmanager
+def _progress_bar(num_requests: int, *, is_shown: bool) -> Iterator[Progress]:
+    """Requests done and tokens a second, where there is a terminal. Yields what is to be told of each step."""
+    if not is_shown or not sys.stderr.isatty():
+        yield lambda num_finished, num_new_tokens: None
+        return
     # Not above: rich takes long to import, and a program without a terminal does not need it.
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[tokens_per_s]:.1f} tokens/s"),
-        console=Console(stderr=True),
-    )
+    rate = progress.TextColumn("{task.fields[tokens_per_s]:.1f} tokens/s")
+    columns = ("generating", progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), rate)
+    started_s, num_tokens = time.monotonic(), 0
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=num_requests, tokens_per_s=0.0)
+
+        def take_step(num_finished: int, num_new_tokens: int) -> None:
+            nonlocal num_tokens
+            num_tokens += num_new_tokens
+            tokens_per_s = num_tokens / max(time.monotonic() - started_s, 1e-9)
+            bar.update(task, completed=num_finished, tokens_per_s=tokens_per_s)
+
+        yield take_step
 
 
 def _prompt_list(prompts: Any) -> list[Prompt]:

@@ -16,11 +16,6 @@ class Totals:
     num_draft_tokens: int = 0  # in these
     num_accepted_by_position: list[int] = field(default_factory=list)  # how often the i-th draft of a run was right
 
-    @property
-    def num_accepted_tokens(self) -> int:
-        """Drafts that were right."""
-        return sum(self.num_accepted_by_position)
-
     def count_drafts(self, num_drafts: int, num_accepted: int) -> None:
         """Count a run of verified drafts."""
         self.num_drafts += 1

@@ -74,7 +74,7 @@ def build_engine(
     config = config.resolve(
         max_model_len=memory.max_model_len,
         kv_cache_dtype=memory.kv_cache_dtype,
-        num_kv_tokens=memory.num_blocks * BLOCK_SIZE,
+        num_kv_tokens=memory.num_kv_tokens,
         num_threads=num_threads,
         served_model_name=checkpoint.name,
     )
