@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import uvicorn
@@ -28,12 +29,20 @@ class Connection:
 
     async def dribble(self, data: bytes) -> bytes:
         """Send these bytes, then one more again and again; what came until the server closed the connection."""
+        answer = bytearray()
+
+        async def receive() -> None:
+            with suppress(ConnectionResetError):  # how a closed connection answers to the next byte
+                while piece := await self._reader.read(1 << 16):
+                    answer.extend(piece)
+
         self._writer.write(data)
-        answer = asyncio.create_task(self._reader.read())
-        while not answer.done():
+        receiver = asyncio.create_task(receive())
+        while not receiver.done():
             self._writer.write(b"x")
             await asyncio.sleep(PATIENCE_S / 10)
-        return answer.result()
+        await receiver
+        return bytes(answer)
 
 
 @pytest.fixture
