@@ -2,13 +2,15 @@
 //
 // Of a group the bytes are those of a CodeVec after the other: for each four k, those of 16 outputs. All formats have
 //
-//   weight = scale * (byte or nibble + kRange.smallest) + minimum
+//   weight = scale * (number + kRange.smallest) + minimum
 //
-// with a scale and, as kRange.minimum says, a minimum of each output and of one or several groups.
+// where the number is a byte, a nibble or what a table has for a nibble, with a scale and, as kRange.minimum says, a
+// minimum of each output and of one or several groups.
 
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "integer_dot.h"
 #include "panel.h"
@@ -33,12 +35,8 @@ struct ByteCodes {
     }
 };
 
-// Two codes a byte: of each eight k the first four in the low half, the last four in the high half.
-template <Minimum MINIMUM>
-struct NibbleCodes {
-    using Dot = NarrowDot;
-    static constexpr CodeRange kRange =
-        MINIMUM == Minimum::kNone ? CodeRange{-8, 7, MINIMUM} : CodeRange{0, 15, MINIMUM};
+// Two nibbles a byte: of each eight k the first four in the low half, the last four in the high half.
+struct Nibbles {
     static constexpr int64_t kGroupBytes = kPanel * kGroupSize / 2;
 
     static CodeVec load(const uint8_t* group, int i, int c) {
@@ -52,6 +50,36 @@ struct NibbleCodes {
     static void set(uint8_t* group, int output, int k, int code) {
         group[k / 8 * 4 * kPanel + output * 4 + k % 4] |= static_cast<uint8_t>(code << k % 8 / 4 * 4);
     }
+};
+
+template <Minimum MINIMUM>
+struct NibbleCodes : Nibbles {
+    using Dot = NarrowDot;
+    static constexpr CodeRange kRange =
+        MINIMUM == Minimum::kNone ? CodeRange{-8, 7, MINIMUM} : CodeRange{0, 15, MINIMUM};
+};
+
+// Nibbles that are places in a table of whole numbers, -127 to 127, which need not be evenly spaced.
+class TableCodes {
+  public:
+    using Dot = WideDot;
+    static constexpr CodeRange kRange{-128, 127, Minimum::kNone};
+    static constexpr int64_t kGroupBytes = Nibbles::kGroupBytes;
+
+    explicit TableCodes(const int8_t* table) {  // [16]
+        for (size_t i = 0; i < sizeof bytes_; ++i) bytes_[i] = static_cast<uint8_t>(table[i % 16] - kRange.smallest);
+        for (int i = 15; i >= 0; --i) places_[bytes_[i]] = static_cast<uint8_t>(i);
+    }
+    CodeVec load(const uint8_t* group, int i, int c) const {
+        return look_up(load_codes(bytes_), Nibbles::load(group, i, c));
+    }
+    int get(const uint8_t* group, int output, int k) const { return bytes_[Nibbles::get(group, output, k)]; }
+    // The code must be in the table, the group zero before.
+    void set(uint8_t* group, int output, int k, int code) const { Nibbles::set(group, output, k, places_[code]); }
+
+  private:
+    alignas(64) uint8_t bytes_[sizeof(CodeVec)];  // the table, for every 16 bytes of a vector
+    uint8_t places_[256] = {};                    // of a byte in the table
 };
 
 }  // namespace octavo

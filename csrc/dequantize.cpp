@@ -4,11 +4,13 @@
 //   Q4_1, Q5_1         x = d q + m        q unsigned
 //   Q4_K, Q5_K         x = d s q - m t    with a 6-bit scale s and minimum t for each 32 of 256 elements
 //   Q6_K               x = d s q          with an 8-bit scale s for each 16 of 256 elements
+//   MXFP4              x = 2^(e - 128) q  q twice a number of 4 bits, of which 2 are its exponent and 1 its fraction
 //
 // In the order written, each operation rounded: the bits are those of ggml without fused multiplication.
 
 #include "dequantize.h"
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -64,6 +66,13 @@ void decode_q5_1(const uint8_t* block, CodeGroup* out) {
     out->scale = half(block);
     out->minimum = half(block + 2);
     for (int i = 0; i < 32; ++i) out->codes[i] = static_cast<int8_t>(nibble(block + 8, i) | fifth_bit(block + 4, i));
+}
+
+constexpr int8_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+void decode_mxfp4(const uint8_t* block, CodeGroup* out) {
+    out->scale = std::ldexp(1.0f, block[0] - 128);
+    for (int i = 0; i < 32; ++i) out->codes[i] = kTwiceE2M1[nibble(block + 1, i)];
 }
 
 // Scale and minimum of part i, of 8, of a Q4_K or Q5_K block, six bits each. The last four parts have their high bits
@@ -128,9 +137,9 @@ QuantFormat float_format() {
             {SMALLEST, LARGEST, Minimum::kNone}};
 }
 
-// A format whose blocks decode to codes from SMALLEST on, of BITS bits.
+// A format whose blocks decode to codes from SMALLEST on, of BITS bits, or to some of these.
 template <int SIZE, int BYTES, int BITS, int SMALLEST, Minimum MINIMUM, void DECODE(const uint8_t*, CodeGroup*)>
-QuantFormat code_format() {
+QuantFormat code_format(const int8_t* table = nullptr) {
     constexpr int GROUPS = SIZE / kGroupSize;
     return {SIZE,
             BYTES,
@@ -148,7 +157,8 @@ QuantFormat code_format() {
             [](const uint8_t* blocks, int64_t num_blocks, CodeGroup* out) {
                 for (int64_t i = 0; i < num_blocks; ++i) DECODE(blocks + i * BYTES, out + i * GROUPS);
             },
-            {SMALLEST, SMALLEST + (1 << BITS) - 1, MINIMUM}};
+            {SMALLEST, SMALLEST + (1 << BITS) - 1, MINIMUM},
+            table};
 }
 
 }  // namespace
@@ -164,6 +174,7 @@ const QuantFormat& find_quant_format(const std::string& name) {
     static const std::map<std::string, QuantFormat> format_by_name{
         {"I4", float_format<1, 1, decode_byte, -8, 7>()},
         {"I8", float_format<1, 1, decode_byte, -128, 127>()},
+        {"TABLE4", float_format<1, 1, decode_byte, -127, 127>()},
         {"F32", float_format<1, 4, decode_f32>()},
         {"F16", float_format<1, 2, decode_f16>()},
         {"BF16", float_format<1, 2, decode_bf16>()},
@@ -172,6 +183,7 @@ const QuantFormat& find_quant_format(const std::string& name) {
         {"Q5_0", code_format<32, 22, 5, -16, Minimum::kNone, decode_q5_0>()},
         {"Q5_1", code_format<32, 24, 5, 0, Minimum::kAny, decode_q5_1>()},
         {"Q8_0", code_format<32, 34, 8, -128, Minimum::kNone, decode_q8_0>()},
+        {"MXFP4", code_format<32, 17, 5, -16, Minimum::kNone, decode_mxfp4>(kTwiceE2M1)},
         {"Q4_K", code_format<256, 144, 4, 0, Minimum::kAny, decode_q4_k>()},
         {"Q5_K", code_format<256, 176, 5, 0, Minimum::kAny, decode_q5_k>()},
         {"Q6_K", float_format<256, 210, decode_q6_k>()},

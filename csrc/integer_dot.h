@@ -28,6 +28,21 @@ inline CodeVec load_codes(const uint8_t* from) {
     return codes;
 }
 
+// Of each byte of `places`, 0 to 15, what `table` has there; it repeats itself every 16 bytes.
+inline CodeVec look_up(CodeVec table, CodeVec places) {
+#if defined(__AVX512BW__)
+    return (CodeVec)_mm512_shuffle_epi8((__m512i)table, (__m512i)places);
+#elif defined(__AVX2__)
+    return (CodeVec)_mm256_shuffle_epi8((__m256i)table, (__m256i)places);
+#elif defined(__aarch64__)
+    return (CodeVec)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)places);
+#else
+    CodeVec found;
+    for (size_t i = 0; i < sizeof found; ++i) found[i] = table[places[i]];
+    return found;
+#endif
+}
+
 inline int32_t load_four_bytes(const void* from) {
     int32_t bytes;
     std::memcpy(&bytes, from, sizeof bytes);

@@ -120,7 +120,8 @@ const int8_t* unpack(const QuantizedPanels<Codes>& weight, int64_t panel) {
     int8_t* to = buffer.reserve(weight.num_groups * kSignedBytes);
     for (int64_t g = 0; g < weight.num_groups; ++g) {
         for (int i = 0; i < kGroupSize / 4; ++i) {
-            const CodeVec codes = Codes::load(weight.group_codes(panel, g), i, 0) + uint8_t(Codes::kRange.smallest);
+            const CodeVec codes =
+                weight.format->load(weight.group_codes(panel, g), i, 0) + uint8_t(Codes::kRange.smallest);
             std::memcpy(to + g * kSignedBytes + i * sizeof codes, &codes, sizeof codes);
         }
     }
@@ -174,6 +175,7 @@ template Multiply<ByteCodes<Minimum::kMultiple>> multiply_amx;
 template Multiply<NibbleCodes<Minimum::kNone>> multiply_amx;
 template Multiply<NibbleCodes<Minimum::kAny>> multiply_amx;
 template Multiply<NibbleCodes<Minimum::kMultiple>> multiply_amx;
+template Multiply<TableCodes> multiply_amx;
 
 }  // namespace octavo
 

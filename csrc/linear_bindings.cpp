@@ -20,11 +20,12 @@ namespace octavo {
 namespace {
 
 using GroupRows = Array2<const float>;  // [N, G]
-using Scales = std::tuple<GroupRows, std::optional<GroupRows>, int64_t>;
+using Table = std::optional<Array1<const int8_t>>;
+using Scales = std::tuple<GroupRows, std::optional<GroupRows>, int64_t, Table>;
 using Part = std::tuple<std::string, Array2<const uint8_t>, int64_t, std::optional<Scales>>;
 
 StoredScales stored_scales(const Scales& scales_apart, int64_t num_rows, int64_t num_columns) {
-    const auto& [scales, zeros, group_size] = scales_apart;
+    const auto& [scales, zeros, group_size, table] = scales_apart;
     require(group_size >= num_columns || (group_size > 0 && group_size % kGroupSize == 0),
             "a group has " + std::to_string(group_size) + " columns, expected a multiple of 32, or all");
     const int64_t num_groups = (num_columns + group_size - 1) / group_size;
@@ -34,11 +35,13 @@ StoredScales stored_scales(const Scales& scales_apart, int64_t num_rows, int64_t
         require_equal(rows->shape(1), num_groups, "columns of scales or zeros");
         require(rows->stride(1) == 1 && rows->stride(0) == num_groups, "scales and zeros must be contiguous");
     }
-    return {scales.data(), zeros ? zeros->data() : nullptr, group_size, num_groups};
+    if (table) require_equal(table->size(), 16, "size of table");
+    return {scales.data(), zeros ? zeros->data() : nullptr, group_size, num_groups, table ? table->data() : nullptr};
 }
 
-// A list of (format, uint8 [N, bytes of a row], K, scales); scales of formats I4 and I8 are (float32 [N, G], zero
-// points float32 [N, G] or None, columns of a group), of others None. The arrays must outlive what is returned.
+// A list of (format, uint8 [N, bytes of a row], K, scales); scales of formats I4, I8 and TABLE4 are (float32 [N, G],
+// zero points float32 [N, G] or None, columns of a group, table int8 [16] of TABLE4 or None), of others None. The
+// arrays must outlive what is returned.
 StoredMatrix stored_matrix(const nb::list& parts, const std::optional<Ids>& order) {
     std::vector<StoredPart> stored;
     int64_t num_columns = 0;
@@ -52,7 +55,10 @@ StoredMatrix stored_matrix(const nb::list& parts, const std::optional<Ids>& orde
         require_equal(row_size, num_columns, "elements of a row");
         require_equal(rows.shape(1), format.row_bytes(row_size), "bytes of a row");
         require(rows.stride(1) == 1 || rows.shape(0) == 0, "the bytes of a row must follow each other");
-        require((name == "I4" || name == "I8") == scales.has_value(), "scales go with I4 and I8, and with these only");
+        require((name == "I4" || name == "I8" || name == "TABLE4") == scales.has_value(),
+                "scales go with I4, I8 and TABLE4, and with these only");
+        require((name == "TABLE4") == (scales && std::get<Table>(*scales)),
+                "a table goes with TABLE4, and with it only");
         const auto num_rows = static_cast<int64_t>(rows.shape(0));
         stored.push_back({&format, rows.data(), num_rows, rows.stride(0),
                           scales ? stored_scales(*scales, num_rows, num_columns) : StoredScales{}});

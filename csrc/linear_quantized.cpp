@@ -52,6 +52,7 @@ constexpr int kOffset = -Codes::kRange.smallest - Codes::Dot::kShift;
 // A tile of rows times panels that follow each other.
 template <class Codes>
 struct Tile {
+    const Codes* format;
     const typename Codes::Dot::Activation* x;  // [group][row][32]
     const float* x_scales;                     // [group][row], as the next two
     const int32_t* starts;
@@ -89,7 +90,7 @@ template <class Codes, int ROWS, int PANELS>
     for (int i = 0; i < kGroupSize / 4; ++i) {
         CodeVec codes[VECS];
 #pragma GCC unroll 16
-        for (int c = 0; c < VECS; ++c) codes[c] = Codes::load(group[c / kPanelVecs], i, c % kPanelVecs);
+        for (int c = 0; c < VECS; ++c) codes[c] = tile.format->load(group[c / kPanelVecs], i, c % kPanelVecs);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 16
@@ -153,7 +154,7 @@ void multiply_part(Tile<Codes> tile, int64_t num_columns) {
 template <class Codes>
 class QuantizedWeight final : public LinearWeight {
   public:
-    QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias);
+    QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias, const Codes& format = {});
 
     std::string kind() const override { return Codes::kGroupBytes == kPanel * kGroupSize ? "int8" : "int4"; }
     int64_t num_bytes() const override {
@@ -173,9 +174,10 @@ class QuantizedWeight final : public LinearWeight {
     int64_t groups() const { return num_groups(num_inputs()); }
     int64_t num_scales() const { return octavo::num_scales(groups(), shift_); }
     QuantizedPanels<Codes> panels() const {
-        return {codes_.data(), scales_.data(), bias(), num_outputs(), groups(), shift_};
+        return {codes_.data(), scales_.data(), bias(), num_outputs(), groups(), shift_, &format_};
     }
 
+    Codes format_;
     std::vector<int32_t> order_;   // which input each column is multiplied with; empty: the one of its number
     int shift_;                    // as in QuantizedPanels
     NumberBuffer<uint8_t> codes_;  // as in QuantizedPanels
@@ -183,10 +185,12 @@ class QuantizedWeight final : public LinearWeight {
 };
 
 template <class Codes>
-QuantizedWeight<Codes>::QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias)
+QuantizedWeight<Codes>::QuantizedWeight(ThreadPool& pool, const StoredMatrix& weight, const float* bias,
+                                        const Codes& format)
     : LinearWeight(weight, bias),
+      format_(format),
       order_(weight.order()),
-      shift_(weight.group_shift()),
+      shift_(weight.has_codes(Codes::kRange) ? weight.group_shift() : 0),  // rounded anew: a scale each
       codes_(NumberBuffer<uint8_t>::lasting(num_panels() * groups() * Codes::kGroupBytes)),
       scales_(NumberBuffer<uint16_t>::lasting(num_panels() * num_scales() * kGroupHalves<Codes>)) {
     pool.parallel_ranges(num_panels(), 1, [&](int64_t begin, int64_t end) {
@@ -215,7 +219,7 @@ void QuantizedWeight<Codes>::pack_group(const CodeGroup* groups, int64_t count, 
     std::fill_n(scales, kGroupHalves<Codes>, uint16_t{0});
     for (int j = 0; j < count; ++j) {
         const CodeGroup& group = groups[j * (kDecodeSize / kGroupSize)];
-        for (int k = 0; k < kGroupSize; ++k) Codes::set(codes, j, k, group.codes[k] - Codes::kRange.smallest);
+        for (int k = 0; k < kGroupSize; ++k) format_.set(codes, j, k, group.codes[k] - Codes::kRange.smallest);
         scales[j] = half_of_float(group.scale);
         if (Codes::kRange.has_minimum()) scales[kPanel + j] = half_of_float(group.minimum);
     }
@@ -228,7 +232,7 @@ void QuantizedWeight<Codes>::read_row(int64_t i, float* out) const {
     for (int64_t k = 0; k < num_inputs(); ++k) {
         const int64_t g = k / kGroupSize;
         const uint16_t* halves = panels().group_scales(panel, g) + output;
-        const int code = Codes::get(panels().group_codes(panel, g), output, static_cast<int>(k % kGroupSize));
+        const int code = format_.get(panels().group_codes(panel, g), output, static_cast<int>(k % kGroupSize));
         const float scale = float_of_half(halves[0]);
         float value = scale * static_cast<float>(code + Codes::kRange.smallest);
         if (Codes::kRange.has_minimum()) {
@@ -248,6 +252,7 @@ void QuantizedWeight<Codes>::multiply_panels(const Rows& x, const ConstMatrix* r
         while (panel < last_panel) {
             const int64_t at = x.offset(tile);
             const Tile<Codes> operands{
+                &format_,
                 x.codes + at * kGroupSize,
                 x.scales + at,
                 x.starts + at,
@@ -317,6 +322,8 @@ std::unique_ptr<LinearWeight> pack_int8(ThreadPool& pool, const StoredMatrix& we
 std::unique_ptr<LinearWeight> pack_int4(ThreadPool& pool, const StoredMatrix& weight, const float* bias) {
     using Plain = NibbleCodes<Minimum::kNone>;
     using WithZeros = NibbleCodes<Minimum::kMultiple>;
+    if (const int8_t* table = weight.table())
+        return std::make_unique<QuantizedWeight<TableCodes>>(pool, weight, bias, TableCodes(table));
     if (weight.has_codes(Plain::kRange)) return std::make_unique<QuantizedWeight<Plain>>(pool, weight, bias);
     if (weight.has_codes(WithZeros::kRange)) return std::make_unique<QuantizedWeight<WithZeros>>(pool, weight, bias);
     return std::make_unique<QuantizedWeight<NibbleCodes<Minimum::kAny>>>(pool, weight, bias);

@@ -32,6 +32,7 @@ struct QuantizedPanels {
     int64_t num_outputs;
     int64_t num_groups;
     int shift;  // of a group's number, to that of its scales
+    const Codes* format;
 
     int64_t num_panels() const { return (num_outputs + kPanel - 1) / kPanel; }
     const uint8_t* group_codes(int64_t panel, int64_t g) const {

@@ -33,7 +33,8 @@ void read_codes(const StoredPart& part, int64_t i, int64_t begin, int64_t end, c
         const int moved = range.has_minimum() ? range.smallest - part.format->code_range.smallest : -zero;
         out->scale = scales.scales[group];
         out->minimum = range.has_minimum() ? static_cast<float>(-(zero + moved)) : 0.0f;
-        for (int64_t j = 0; j < kGroupSize; ++j) out->codes[j] = j < count ? static_cast<int8_t>(codes[j] + moved) : 0;
+        for (int64_t j = 0; j < kGroupSize; ++j)
+            out->codes[j] = j < count ? static_cast<int8_t>(scales.number(codes[j]) + moved) : 0;
     }
 }
 
@@ -67,6 +68,14 @@ int StoredMatrix::group_shift() const {
     return shift;
 }
 
+const int8_t* StoredMatrix::table() const {
+    const int8_t* table = parts_[0].table();
+    const auto has_it = [&](const StoredPart& part) {
+        return part.table() != nullptr && std::equal(table, table + 16, part.table());
+    };
+    return std::all_of(parts_.begin(), parts_.end(), has_it) ? table : nullptr;
+}
+
 void StoredMatrix::decode(int64_t i, int64_t begin, int64_t end, float* out) const {
     const StoredPart& part = part_of(i);
     const QuantFormat& format = *part.format;
@@ -75,7 +84,9 @@ void StoredMatrix::decode(int64_t i, int64_t begin, int64_t end, float* out) con
     const StoredScales& scales = part.scales;
     for (int64_t k = begin; k < end; ++k, ++out) {
         const int64_t group = i * scales.num_groups + k / scales.group_size;
-        *out = scales.scales[group] * (*out - (scales.zeros == nullptr ? 0.0f : scales.zeros[group]));
+        const int number = scales.number(static_cast<int>(*out));
+        *out = scales.scales[group] *
+               (static_cast<float>(number) - (scales.zeros == nullptr ? 0.0f : scales.zeros[group]));
     }
 }
 

@@ -13,12 +13,15 @@ namespace octavo {
 
 constexpr int64_t kDecodeSize = 256;  // whole blocks of every format
 
-// Of formats I4 and I8, whose scales lie apart: weight = scale * (code - zero).
+// Of formats I4, I8 and TABLE4, whose scales lie apart: weight = scale * (code - zero), or scale * table[code].
 struct StoredScales {
     const float* scales = nullptr;  // [N, K / group_size]; null: the format has its scales in its blocks
     const float* zeros = nullptr;   // likewise, whole numbers; null: all are 0
     int64_t group_size = 0;         // along K: a multiple of 32, or at least K
     int64_t num_groups = 0;         // of a row
+    const int8_t* table = nullptr;  // [16] of TABLE4, -127 to 127
+
+    int number(int code) const { return table == nullptr ? code : table[code & 15]; }
 };
 
 // Rows of one format, `row_stride` bytes from one to the next. Somebody else owns the bytes.
@@ -30,6 +33,7 @@ struct StoredPart {
     StoredScales scales = {};
 
     bool has_scales_apart() const { return scales.scales != nullptr; }
+    const int8_t* table() const { return has_scales_apart() ? scales.table : format->table; }
     // The block of row i that begins with column k.
     const uint8_t* block(int64_t i, int64_t k) const {
         return data + i * row_stride + k / format->block_size * format->block_bytes;
@@ -50,6 +54,9 @@ class StoredMatrix {
     const std::vector<int32_t>& order() const { return order_; }
     // The largest n so that 32 * 2^n columns, of each 32 * 2^n, share a scale in every part.
     int group_shift() const;
+
+    // The table of 16 that holds the codes of every part, or null.
+    const int8_t* table() const;
 
     // Columns [begin, end) of row i as floats. `begin` is a multiple of kDecodeSize.
     void decode(int64_t i, int64_t begin, int64_t end, float* out) const;

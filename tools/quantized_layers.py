@@ -160,6 +160,7 @@ def recipes(group_size: int) -> dict[str, Recipe]:
     int4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": group_size}
     channel = {"type": "int", "strategy": "channel", "num_bits": 8, "symmetric": True}
     float8 = {"type": "float", "num_bits": 8, "symmetric": True}
+    float4 = {"type": "float", "num_bits": 4, "symmetric": True, "strategy": "group", "group_size": 32}
     return {
         "awq": awq(group_size),
         "gptq-4": gptq(4, group_size),
@@ -170,6 +171,7 @@ def recipes(group_size: int) -> dict[str, Recipe]:
         "w4a16-asymmetric": compressed("pack-quantized", int4 | {"symmetric": False}),
         "w8a8": compressed("int-quantized", channel),
         "fp8-channel": compressed("float-quantized", float8 | {"strategy": "channel"}),
+        "mxfp4": compressed("mxfp4-pack-quantized", float4),
         "nf4": bitsandbytes_4bit("nf4", is_double=False),
         "nf4-double": bitsandbytes_4bit("nf4", is_double=True),
         "fp4": bitsandbytes_4bit("fp4", is_double=False),
@@ -213,6 +215,8 @@ def _scales(weight: torch.Tensor, args: dict[str, Any]) -> Tensors:
     size = args.get("group_size") or weight.shape[1]
     if args["type"] == "float":
         largest = weight.float().reshape(len(weight), -1, size).abs().amax(-1)
+        if args["num_bits"] == 4:  # MXFP4's scales are powers of two
+            return {"weight_scale": torch.exp2((largest / 6).log2().ceil())}
         return {"weight_scale": (largest / 448).bfloat16().float()}
     if args["symmetric"]:
         scales, _, _ = _symmetric(weight, args["num_bits"], size)

@@ -24,8 +24,8 @@ WHOLE_KINDS = ("int8", "int4")
 EXACT = {
     "float32": set(BLOCK_FORMATS),
     "bfloat16": {"BF16"},
-    "int8": {"Q8_0", "Q5_0", "Q4_0"},
-    "int4": {"Q4_0", "Q4_1"},
+    "int8": {"Q8_0", "Q5_0", "Q4_0", "MXFP4"},
+    "int4": {"Q4_0", "Q4_1", "MXFP4"},
 }
 
 

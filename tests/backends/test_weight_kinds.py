@@ -19,6 +19,7 @@ AS_STORED = {
     "Q4_K": "int4",
     "Q4_1": "int4",
     "Q4_0": "int4",
+    "MXFP4": "int4",
 }
 
 
@@ -75,5 +76,5 @@ def test_quantization_forces_all_but_the_vocabulary_in_four_bits(stored):
     for quantization in ("int8", "int4"):
         assert choose(stored, quantization=quantization) == quantization
     assert choose(stored, quantization="int8", is_vocabulary=True) == "int8"
-    expected = "int4" if stored in ("Q4_0", "Q4_1", "Q4_K") else "int8"
+    expected = "int4" if stored in ("Q4_0", "Q4_1", "Q4_K", "MXFP4") else "int8"
     assert choose(stored, quantization="int4", is_vocabulary=True) == expected

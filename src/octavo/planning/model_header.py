@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from octavo.backends.native.packed_sizes import PackedMatrix
-from octavo.backends.native.weight_kinds import choose_kind
+from octavo.backends.native.weight_kinds import choose_kind, keeps_codes
 from octavo.config import ModelConfig
 from octavo.planning.quantized_layers import QuantizedLayers, read_quantized_layers
 from octavo.weights import gguf_metadata, hugging_face
@@ -31,7 +31,7 @@ class ModelHeader(NamedTuple):
     name: str
     config: ModelConfig
     find_format: Callable[[str], str]  # how a parameter is stored, by its Hugging Face name
-    quantized: QuantizedLayers | None = None  # those that the format I4 or I8 stands for
+    quantized: QuantizedLayers | None = None  # those that its format stands for
 
     @property
     def num_parameters(self) -> int:
@@ -75,11 +75,11 @@ class ModelHeader(NamedTuple):
     ) -> PackedMatrix:
         """Parts that are stored in these formats as one matrix."""
         num_outputs, num_inputs = sum(shape[0] for shape in shapes), shapes[0][1]
-        if self.quantized is None or set(formats) != {self.quantized.format}:
-            has_minimum = kind == "int4" and set(formats) != {"Q4_0"}
+        codes = self.quantized
+        if codes is None or set(formats) != {codes.format} or not keeps_codes(codes.format, kind):
+            has_minimum = kind == "int4" and set(formats) not in ({"Q4_0"}, {"MXFP4"})
             return PackedMatrix(kind, num_outputs, num_inputs, has_bias, has_minimum)
-        _, group_size, has_zeros, has_order, _ = self.quantized
-        return PackedMatrix(kind, num_outputs, num_inputs, has_bias, has_zeros, group_size, has_order)
+        return PackedMatrix(kind, num_outputs, num_inputs, has_bias, codes.has_zeros, codes.group_size, codes.has_order)
 
 
 def read_header(path: Path) -> ModelHeader:

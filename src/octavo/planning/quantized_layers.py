@@ -13,7 +13,7 @@ ALL_INPUTS = 1 << 30  # a group that no row is longer than
 class QuantizedLayers(NamedTuple):
     """Every linear layer but those of `exceptions` and the head."""
 
-    format: str  # I4 or I8, as in quantization.codes
+    format: str  # I4, I8 or TABLE4, as in quantization.codes
     group_size: int  # inputs that share a scale
     has_zeros: bool = False
     has_order: bool = False  # whether inputs are sorted by their groups
@@ -28,7 +28,7 @@ class QuantizedLayers(NamedTuple):
 def read_quantized_layers(config: Fields) -> QuantizedLayers | None:
     """What config.json says; None where it says nothing. Raises CheckpointError for what contradicts itself.
 
-    bitsandbytes' and FP8's numbers are none of whole codes: they become 8 bits in groups of 32.
+    FP8's numbers and those in odd groups are none of whole codes: they become 8 bits in groups of 32.
     """
     settings = quantization_settings(config)
     if settings is None:
@@ -47,6 +47,10 @@ def read_quantized_layers(config: Fields) -> QuantizedLayers | None:
         case "compressed-tensors" if (weights := _weights(settings)) is not None:
             codes, group_size = _format(weights.count("num_bits")), weights.get("group_size", int, -1)
             return QuantizedLayers(codes, _whole(group_size), not weights.get("symmetric", bool, True), False, kept)
+        case "compressed-tensors" if settings.get("format", str, "") == "mxfp4-pack-quantized":
+            return QuantizedLayers("TABLE4", 32, exceptions=kept)
+        case "bitsandbytes" if settings.get("load_in_4bit", bool, False):
+            return QuantizedLayers("TABLE4", 64, exceptions=kept)  # unless it was told otherwise, which no file says
     return QuantizedLayers("I8", 32, exceptions=kept)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.quantization.codes import CodedMatrix, CodeScales, StoredLayer
+from octavo.quantization.codes import CodedMatrix, CodeScales, StoredLayer, places
 
 _STATES = ("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4")
 
@@ -69,9 +69,9 @@ def _read_table(layer: StoredLayer, shape: tuple[int, int]) -> CodedMatrix:
     block_of_group = np.arange(0, num_elements, group_size) // block
     scales = _block_scales(layer, state)[block_of_group]
     table = layer.array("weight.quant_map")
-    if table.shape != (16,):
-        raise ValueError(f"weight.quant_map has shape {list(table.shape)}, expected [16]")
-    return CodedMatrix("TABLE", codes, CodeScales(scales.reshape(shape[0], -1), group_size, table=table))
+    if table.shape != (16,) or not np.isfinite(table).all():
+        raise ValueError(f"weight.quant_map has shape {list(table.shape)}, expected [16] finite numbers")
+    return places(codes, scales.reshape(shape[0], -1), group_size, table)
 
 
 def _block_scales(layer: StoredLayer, state: dict[str, Any]) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-CODE_BITS = {"I4": 4, "I8": 8}  # formats of signed whole numbers, a byte each; in format TABLE a byte is an index
+KERNEL_GROUP = 32  # kernels share a scale among multiples of so many columns, or all
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -48,7 +48,9 @@ class CodeScales:
 class CodedMatrix:
     """A matrix [N, K] as codes."""
 
-    format: str  # of CODE_BITS, or TABLE
+    # A byte a code. I4, I8: signed whole numbers of so many bits; TABLE4: places in a table of 16; TABLE: places in a
+    # table of any size, and groups of any size.
+    format: str
     codes: NDArray[np.uint8]  # [N, K]
     scales: CodeScales
 
@@ -90,6 +92,19 @@ def unpack(words: NDArray[np.int32], bits: int) -> NDArray[np.uint8]:
     return octets if bits == 8 else np.stack([octets & 15, octets >> 4], axis=-1).reshape(*words.shape, 8)
 
 
+def has_kernel_groups(group_size: int, num_columns: int) -> bool:
+    """Whether kernels can share scales as the file does."""
+    return group_size % KERNEL_GROUP == 0 or group_size >= num_columns
+
+
+def places(
+    codes: NDArray[np.uint8], scales: NDArray[np.float32], group_size: int, table: NDArray[np.float32]
+) -> CodedMatrix:
+    """A matrix of places [N, K] in a table of 16 numbers."""
+    name = "TABLE4" if has_kernel_groups(group_size, codes.shape[1]) else "TABLE"
+    return CodedMatrix(name, codes, CodeScales(scales, group_size, table=table))
+
+
 def whole_numbers(
     codes: NDArray[np.uint8],
     zeros: NDArray[np.uint8] | None,
@@ -101,14 +116,14 @@ def whole_numbers(
 ) -> CodedMatrix:
     """A matrix of unsigned codes [N, K] with zero points [N, G]; without them those are the middle, 8 or 128.
 
-    Kernels share scales among multiples of 32 columns or all; codes in other groups go into a table.
+    Codes in groups that kernels do not have go into a table.
     """
     middle = 1 << bits - 1
     moved = None if zeros is None else zeros.astype(np.float32, order="C") - np.float32(middle)
     if moved is not None and not moved.any():
         moved = None
     apart = CodeScales(scales.copy(order="C"), group_size, moved, order)  # a lone column's strides, too
-    if group_size % 32 and group_size < codes.shape[1]:
+    if not has_kernel_groups(group_size, codes.shape[1]):
         values = np.arange(1 << bits, dtype=np.float32) - np.float32(middle)
         return CodedMatrix("TABLE", codes, dataclasses.replace(apart, table=values))
     signed = (codes - np.uint8(middle)).view(np.uint8)  # wraps: the bytes are those of signed numbers

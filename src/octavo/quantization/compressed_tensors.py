@@ -2,7 +2,8 @@
 
 weight_packed int32 [N, K * bits / 32] and weight_zero_point [N * bits / 32, G] hold numbers + 2^(bits - 1), lowest bits
 first; weight_scale float [N, G]; weight_shape says N and K; weight_g_idx int32 [K] the group of each input where they
-are not in order. weight[n, k] = scale * (code - zero) of its group. The other layouts are scaled_weight's.
+are not in order. weight[n, k] = scale * (code - zero) of its group. Layers without a weight_shape are
+mxfp4's, those that are not packed scaled_weight's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from octavo.quantization.codes import CodedMatrix, StoredLayer, order_of_groups, unpack, whole_numbers
+from octavo.quantization.mxfp4 import MXFP4
 from octavo.quantization.scaled_weight import ScaledWeight
 
 
@@ -20,11 +22,14 @@ class CompressedTensors:
 
     def __init__(self, *, block: tuple[int, int] | None = None) -> None:
         self._unpacked = ScaledWeight(block=block)
+        self._mxfp4 = MXFP4()
 
     def shape(self, layer: StoredLayer) -> tuple[int, int]:
         """See Packing."""
         if "weight_packed" not in layer:
             return self._unpacked.shape(layer)
+        if "weight_shape" not in layer:
+            return self._mxfp4.shape(layer)
         num_outputs, num_inputs = layer.array("weight_shape").tolist()
         bits, (rows, num_words) = self._bits(layer, num_inputs), layer.shape("weight_packed")
         if rows != num_outputs or num_words != -(-num_inputs * bits // 32):
@@ -37,6 +42,8 @@ class CompressedTensors:
         """See Packing."""
         if "weight_packed" not in layer:
             return self._unpacked.read(layer)
+        if "weight_shape" not in layer:
+            return self._mxfp4.read(layer)
         num_outputs, num_inputs = self.shape(layer)
         bits = self._bits(layer, num_inputs)
         scales = np.broadcast_to(layer.array("weight_scale"), (num_outputs, layer.shape("weight_scale")[-1]))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.quantization.gguf_types import BLOCK_SIZES, num_bytes
+from octavo.quantization.small_floats import E2M1
 
 Float32Array = NDArray[np.float32]
 ByteArray = NDArray[np.uint8]
@@ -101,6 +102,11 @@ def _q6_k(blocks: np.ndarray) -> np.ndarray:
     return _flat(scale[:, :, None] * (q.astype(np.float32) - np.float32(32)))
 
 
+def _mxfp4(blocks: np.ndarray) -> np.ndarray:
+    half_scale = np.ldexp(np.float32(1), blocks["e"].astype(np.int32) - 128)
+    return _column(half_scale) * (2 * E2M1)[_nibbles(blocks["q"]).astype(np.uint8)]
+
+
 def _column(x: np.ndarray) -> np.ndarray:
     """[B] -> [B, 1] in float32."""
     return x.astype(np.float32)[:, None]
@@ -146,7 +152,7 @@ def _layout(**fields: str) -> np.dtype:
     return np.dtype(list(fields.items()))
 
 
-# d: scale, m: minimum, s: scales of sub-blocks, q: low bits, h: high bits.
+# d: scale, e: its exponent, m: minimum, s: scales of sub-blocks, q: low bits, h: high bits.
 BLOCK_FORMATS = {
     "F32": BlockFormat(_layout(x="<f4"), None),
     "F16": BlockFormat(_layout(x="<f2"), _f16),
@@ -156,6 +162,7 @@ BLOCK_FORMATS = {
     "Q4_1": BlockFormat(_layout(d="<f2", m="<f2", q="16u1"), _q4_1),
     "Q5_0": BlockFormat(_layout(d="<f2", h="<u4", q="16u1"), _q5_0),
     "Q5_1": BlockFormat(_layout(d="<f2", m="<f2", h="<u4", q="16u1"), _q5_1),
+    "MXFP4": BlockFormat(_layout(e="u1", q="16u1"), _mxfp4),
     "Q4_K": BlockFormat(_layout(d="<f2", m="<f2", s="12u1", q="128u1"), _q4_k),
     "Q5_K": BlockFormat(_layout(d="<f2", m="<f2", s="12u1", h="32u1", q="128u1"), _q5_k),
     "Q6_K": BlockFormat(_layout(q="128u1", h="64u1", s="16i1", d="<f2"), _q6_k),

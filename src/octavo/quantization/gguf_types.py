@@ -24,6 +24,7 @@ BLOCK_SIZES = {
     "Q4_1": BlockSize(32, 20),
     "Q5_0": BlockSize(32, 22),
     "Q5_1": BlockSize(32, 24),
+    "MXFP4": BlockSize(32, 17),
     "Q4_K": BlockSize(256, 144),
     "Q5_K": BlockSize(256, 176),
     "Q6_K": BlockSize(256, 210),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.quantization.codes import CodedMatrix, CodeScales, StoredLayer
+from octavo.quantization.small_floats import E4M3
 
 _RUNTIME = ("input_scale", "output_scale", "input_zero_point", "output_zero_point", "activation_scale")
 
@@ -60,15 +61,3 @@ def spread(
     if len(grouped) != num_outputs or num_inputs % grouped.shape[1]:
         raise ValueError(f"scales of shape {list(scales.shape)} do not fit a weight of shape {list(shape)}")
     return np.ascontiguousarray(grouped), num_inputs // grouped.shape[1]
-
-
-def _e4m3() -> NDArray[np.float32]:
-    """The number of each byte: sign, 4 bits of exponent, 3 of fraction, no infinity (Micikevicius et al. 2022)."""
-    code = np.arange(256)
-    exponent, fraction = code >> 3 & 15, code & 7
-    size = np.where(exponent == 0, fraction / 8 * 2.0**-6, (1 + fraction / 8) * 2.0 ** (exponent - 7.0))
-    size[code & 127 == 127] = np.nan
-    return np.where(code < 128, size, -size).astype(np.float32)
-
-
-E4M3 = _e4m3()

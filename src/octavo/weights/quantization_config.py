@@ -13,7 +13,15 @@ from octavo.weights.quantization_settings import compressed_weights, quantizatio
 from octavo.weights.source import CheckpointError
 
 _GPTQ_VERSIONS = {"gptq": 1, "gptq_v2": 2}
-_COMPRESSED = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision", "dense")
+_COMPRESSED = (
+    "pack-quantized",
+    "mxfp4-pack-quantized",
+    "int-quantized",
+    "float-quantized",
+    "naive-quantized",
+    "mixed-precision",
+    "dense",
+)
 _METHODS = ("awq", "gptq", "compressed-tensors", "bitsandbytes", "fp8", "fbgemm_fp8")
 
 

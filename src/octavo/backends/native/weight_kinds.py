@@ -22,13 +22,18 @@ _KIND_BY_FORMAT = {
     "Q5_K": "int8",
     "Q6_K": "int8",
     "Q8_0": "int8",
+    "MXFP4": "int4",
     "I4": "int4",
     "I8": "int8",
+    "TABLE4": "int4",
     "TABLE": "int8",
     "F16": "bfloat16",
     "BF16": "bfloat16",
     "F32": "float32",
 }
+
+# Of formats whose scales lie apart, the kinds that have room for their codes and scales as they are.
+_KINDS_BY_CODES = {"I4": ("int4", "int8"), "I8": ("int8",), "TABLE4": ("int4",)}
 
 
 def choose_kind(
@@ -55,3 +60,8 @@ def choose_kind(
     if is_vocabulary and (quantization == "int4" or (quantization is None and are_layers_quantized)):
         return min(stored, "int8", key=KINDS.index)
     return quantization or stored
+
+
+def keeps_codes(stored_format: str, kind: str) -> bool:
+    """Whether a matrix that is stored as codes with scales apart is taken over by `kind` as it is."""
+    return kind in _KINDS_BY_CODES.get(stored_format, ())
