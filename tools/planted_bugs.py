@@ -48,7 +48,7 @@ PREFIX_INDEX = [
     PlantedBug("prefix_index.py", "self._next_node_id += 1", "pass", "nodes share an id"),
     PlantedBug(
         "prefix_index.py",
-        "length = _common_prefix_length(block.token_ids, token_ids)",
+        "length = equal_prefix_length(block.token_ids, token_ids)",
         "length = len(token_ids)",
         "a partial match is taken to be a whole one",
     ),
