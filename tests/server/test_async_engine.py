@@ -133,3 +133,13 @@ async def test_a_step_that_never_ends_is_ended(engine, core):
     while engine.status.state is not EngineState.DEAD:
         await asyncio.sleep(0)
     assert "a step has taken" in engine.status.message
+
+
+async def test_clients_have_their_turn_however_much_the_engine_says(engine, core, monkeypatch):
+    await asyncio.sleep(10 * async_engine.MAX_TURN_S)  # no turn is under way any more
+    monkeypatch.setattr(async_engine, "MAX_TURN_S", 0.0)
+    for _ in range(100):
+        core.say(wire.Heartbeat(0.0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not core._inbox.empty()
