@@ -13,7 +13,7 @@ import octavo
 from octavo.core.messages import StepStats
 from octavo.core.snapshot import Snapshot
 from octavo.engine.history import Curves, StepMark
-from octavo.server.answer import json_response
+from octavo.server.json_response import json_response
 from octavo.server.serving import serving_of
 
 PAGE = Path(__file__).with_name("dashboard.html")

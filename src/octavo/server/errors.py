@@ -11,6 +11,7 @@ from octavo.core.sampling_params import ParameterError
 from octavo.engine.chat_template import ChatTemplateError
 from octavo.engine.engine_status import EngineUnavailableError
 from octavo.engine.queue_limit import EngineOverloadedError
+from octavo.server.json_response import json_response
 from octavo.server.plain_path import plain_path
 
 MAX_MESSAGE_CHARS = 1000  # a message quotes the client's value, which may be megabytes long
@@ -91,7 +92,7 @@ def error_response(scope: Scope, error: Exception) -> Response:
     body = api_error.anthropic_envelope(scope["state"]["request_id"]) if is_anthropic else api_error.envelope
     status = api_error.anthropic_status if is_anthropic else api_error.status
     headers = {"retry-after": str(_retry_after_s(error))} if api_error.status in (429, 503) else None
-    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
+    return json_response(body, status, headers)
 
 
 def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 import octavo
 from octavo.engine.engine_status import EngineState, EngineStatus
-from octavo.server.answer import json_response
+from octavo.server.json_response import json_response
 from octavo.server.serving import serving_of
 
 

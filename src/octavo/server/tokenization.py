@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from octavo.engine.input_processor import PromptDict
-from octavo.server.answer import json_response
 from octavo.server.errors import invalid
+from octavo.server.json_response import json_response
 from octavo.server.openai.chat import turn_request
 from octavo.server.openai.chat_protocol import ChatCompletionRequest, ChatMessage
 from octavo.server.serving import Serving, serving_of

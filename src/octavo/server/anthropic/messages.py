@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from octavo.core.sampling_params import SamplingParams, StructuredOutputsParams
 from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
-from octavo.server.answer import json_response
 from octavo.server.anthropic.message_writer import MessageWriter, message_usage
 from octavo.server.anthropic.messages_protocol import (
     CountTokensRequest,
@@ -26,6 +25,7 @@ from octavo.server.anthropic.messages_protocol import (
     ToolUseBlock,
 )
 from octavo.server.errors import invalid
+from octavo.server.json_response import json_response
 from octavo.server.openai.chat_messages import template_messages
 from octavo.server.openai.chat_protocol import ChatMessage
 from octavo.server.openai.fields import GenerationFields

@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.wire import Ready
-from octavo.server.answer import AnswerHead, check_stream_options, json_response
 from octavo.server.errors import invalid
+from octavo.server.json_response import json_response
+from octavo.server.openai.answer_head import AnswerHead, check_stream_options
 from octavo.server.openai.chat_answer import ChatAnswer
 from octavo.server.openai.chat_messages import template_messages, template_variables
 from octavo.server.openai.chat_protocol import ChatCompletionRequest

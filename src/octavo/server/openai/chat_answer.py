@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, UnsetType
 
 from octavo.engine.outputs import Logprob
-from octavo.server.answer import AnswerHead
+from octavo.server.openai.answer_head import AnswerHead
 from octavo.server.openai.chat_protocol import (
     AnswerMessage,
     ChatChoice,

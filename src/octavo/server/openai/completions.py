@@ -13,9 +13,10 @@ from starlette.responses import Response
 from octavo.core.sampling_params import SamplingParams
 from octavo.engine.input_processor import Prompt
 from octavo.engine.wire import Ready
-from octavo.server.answer import AnswerHead, check_stream_options, json_response
 from octavo.server.counted_stream import CountedStream
 from octavo.server.errors import invalid
+from octavo.server.json_response import json_response
+from octavo.server.openai.answer_head import AnswerHead, check_stream_options
 from octavo.server.openai.completion_protocol import Completion, CompletionChoice, CompletionRequest
 from octavo.server.openai.completion_writer import CompletionWriter
 from octavo.server.openai.fields import Usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from octavo.server.answer import json_response
+from octavo.server.json_response import json_response
 from octavo.server.openai.fields import ModelList
 from octavo.server.serving import serving_of
 

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
 from octavo.core.sampling_params import SamplingParams
-from octavo.server.answer import json_response
 from octavo.server.api_keys import tenant_salt
 from octavo.server.errors import as_api_error, invalid
+from octavo.server.json_response import json_response
 from octavo.server.openai.chat_messages import template_messages
 from octavo.server.openai.chat_protocol import ChatMessage
 from octavo.server.openai.fields import GenerationFields

@@ -1,13 +1,11 @@
-"""What the answers of chat and completions have in common: a head, and when their chunks say what was used."""
+"""AnswerHead: what the answers of chat and completions have in common, and when their chunks say what was used."""
 
 from __future__ import annotations
 
 import time
 from uuid import uuid4
 
-import msgspec
 from msgspec import UNSET, UnsetType
-from starlette.responses import Response
 
 from octavo.server.errors import invalid
 from octavo.server.openai.fields import GenerationFields, StreamOptions, Usage
@@ -35,8 +33,3 @@ def check_stream_options(body: GenerationFields) -> None:
     """Raise the error for options of a stream where none is asked for."""
     if body.stream_options is not None and not body.stream:
         raise invalid("stream_options", "stream_options needs stream: true")
-
-
-def json_response(body: object, status: int = 200) -> Response:
-    """The body, of whatever msgspec can write down, as JSON."""
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
