@@ -11,7 +11,7 @@ from octavo.core.messages import CONSTRAINTS_FAILED, CacheMiss
 from octavo.engine.generation_stream import GenerationStream
 from octavo.engine.outputs import CompletionOutput, GenerationOutput, Logprob
 from octavo.server.errors import ApiError, invalid
-from octavo.server.openai.fields import PromptTokensDetails, Usage
+from octavo.server.usage import PromptTokensDetails, Usage
 
 
 class CountedStream:

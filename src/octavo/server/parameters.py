@@ -10,8 +10,8 @@ from typing import Any
 from octavo.core.sampling_params import MAX_LOGIT_BIAS, RequestOutputKind, SamplingParams, check_count
 from octavo.engine.wire import Ready
 from octavo.server.errors import invalid, shorten
-from octavo.server.openai.fields import GenerationFields
-from octavo.server.openai.structured import structured_outputs
+from octavo.server.generation_fields import GenerationFields
+from octavo.server.structured_fields import structured_outputs
 
 # Fields that ask for something octavo does not do, and the values that ask for nothing. An answer that silently
 # disregards a constraint is worse than none.

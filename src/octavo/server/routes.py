@@ -30,8 +30,7 @@ from octavo.server.openai.chat import create_chat_completion
 from octavo.server.openai.chat_protocol import ChatCompletion, ChatCompletionChunk, ChatCompletionRequest
 from octavo.server.openai.completion_protocol import Completion, CompletionRequest
 from octavo.server.openai.completions import create_completion
-from octavo.server.openai.fields import Model, ModelList
-from octavo.server.openai.models import list_models, retrieve_model
+from octavo.server.openai.models import Model, ModelList, list_models, retrieve_model
 from octavo.server.openai.responses import cancel_response, create_response, delete_response, get_response
 from octavo.server.openai.responses_protocol import (
     RESPONSES_NEUTRAL_VALUES,

@@ -9,7 +9,6 @@ from starlette.requests import Request
 
 from octavo.engine.async_engine import AsyncEngine
 from octavo.server.errors import ApiError
-from octavo.server.openai.fields import Model
 from octavo.server.server_config import ServerConfig
 from octavo.server.turns.style import TurnStyle
 
@@ -20,7 +19,7 @@ class Serving:
     def __init__(self, engine: AsyncEngine, config: ServerConfig) -> None:
         self.engine = engine
         self.config = config
-        self._created = int(time.time())
+        self.created = int(time.time())  # when the server began, in seconds since the epoch
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -43,11 +42,6 @@ class Serving:
             message = f"the model {requested!r} does not exist; served here: {', '.join(self.model_names)}"
             raise ApiError(404, "model_not_found", message, "model")
         return requested
-
-    def models(self) -> list[Model]:
-        """One entry a name."""
-        max_model_len = self.engine.ready.limits.max_model_len
-        return [Model(name, self._created, max_model_len, root=self.model_names[0]) for name in self.model_names]
 
 
 def serving_of(request: Request) -> Serving:

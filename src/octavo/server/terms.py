@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from octavo.engine.request_terms import RequestTerms
 from octavo.server.api_keys import tenant_salt
-from octavo.server.openai.fields import GenerationFields
+from octavo.server.generation_fields import GenerationFields
 from octavo.server.openai.responses_protocol import ResponsesRequest
 from octavo.server.serving import serving_of
 

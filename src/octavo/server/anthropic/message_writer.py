@@ -17,7 +17,6 @@ from octavo.server.anthropic.messages_protocol import (
     ToolUseBlock,
 )
 from octavo.server.errors import AnthropicErrorEnvelope, ApiError
-from octavo.server.openai.fields import Usage
 from octavo.server.turns.events import (
     ReasoningDelta,
     TextDelta,
@@ -28,6 +27,7 @@ from octavo.server.turns.events import (
 )
 from octavo.server.turns.turn import Turn
 from octavo.server.turns.writer import TurnWriter
+from octavo.server.usage import Usage
 
 STOP_REASONS: dict[str, StopReason] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 

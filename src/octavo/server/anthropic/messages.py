@@ -25,10 +25,10 @@ from octavo.server.anthropic.messages_protocol import (
     ToolUseBlock,
 )
 from octavo.server.errors import invalid
+from octavo.server.generation_fields import GenerationFields
 from octavo.server.json_response import json_response
 from octavo.server.openai.chat_messages import template_messages
 from octavo.server.openai.chat_protocol import ChatMessage
-from octavo.server.openai.fields import GenerationFields
 from octavo.server.parameters import sampling_params
 from octavo.server.request_body import convert
 from octavo.server.serving import serving_of

@@ -8,7 +8,8 @@ from uuid import uuid4
 from msgspec import UNSET, UnsetType
 
 from octavo.server.errors import invalid
-from octavo.server.openai.fields import GenerationFields, StreamOptions, Usage
+from octavo.server.generation_fields import GenerationFields, StreamOptions
+from octavo.server.usage import Usage
 
 
 class AnswerHead:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from octavo.server.openai.fields import GenerationFields, PromptLogprobs, Usage
+from octavo.server.generation_fields import GenerationFields
+from octavo.server.openai.prompt_logprob import PromptLogprobs
 from octavo.server.turns.tools import Tool
+from octavo.server.usage import Usage
 
 
 class ContentPart(msgspec.Struct, frozen=True):

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from octavo.server.openai.fields import GenerationFields, PromptLogprobs, Usage
+from octavo.server.generation_fields import GenerationFields
+from octavo.server.openai.prompt_logprob import PromptLogprobs
+from octavo.server.usage import Usage
 
 
 class CompletionRequest(GenerationFields, frozen=True, kw_only=True):

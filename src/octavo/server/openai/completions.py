@@ -19,11 +19,11 @@ from octavo.server.json_response import json_response
 from octavo.server.openai.answer_head import AnswerHead, check_stream_options
 from octavo.server.openai.completion_protocol import Completion, CompletionChoice, CompletionRequest
 from octavo.server.openai.completion_writer import CompletionWriter
-from octavo.server.openai.fields import Usage
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import serving_of
 from octavo.server.sse import EventStream
 from octavo.server.terms import terms_of
+from octavo.server.usage import Usage
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from octavo.engine.outputs import Logprob
 from octavo.server.openai.chat_protocol import ChatLogprobs, TokenLogprob, TopLogprob
 from octavo.server.openai.completion_protocol import CompletionLogprobs
-from octavo.server.openai.fields import PromptLogprob, PromptLogprobs
+from octavo.server.openai.prompt_logprob import PromptLogprob, PromptLogprobs
 
 if TYPE_CHECKING:
     from octavo.engine.tokenizer import Tokenizer

@@ -10,7 +10,6 @@ from uuid import uuid4
 from octavo.engine.outputs import Logprob
 from octavo.server.errors import ApiError
 from octavo.server.openai.chat_protocol import ChatLogprobs
-from octavo.server.openai.fields import Usage
 from octavo.server.openai.responses_protocol import (
     FunctionCall,
     IncompleteDetails,
@@ -38,6 +37,7 @@ from octavo.server.turns.events import (
 )
 from octavo.server.turns.turn import Turn
 from octavo.server.turns.writer import TurnWriter
+from octavo.server.usage import Usage
 
 ID_PREFIXES: dict[type, str] = {OutputMessage: "msg", ReasoningItem: "rs"}
 

@@ -15,19 +15,19 @@ from starlette.responses import Response as HttpResponse
 from octavo.core.sampling_params import SamplingParams
 from octavo.server.api_keys import tenant_salt
 from octavo.server.errors import as_api_error, invalid
+from octavo.server.generation_fields import GenerationFields
 from octavo.server.json_response import json_response
 from octavo.server.openai.chat_messages import template_messages
 from octavo.server.openai.chat_protocol import ChatMessage
-from octavo.server.openai.fields import GenerationFields
 from octavo.server.openai.logprobs import chat_logprobs
 from octavo.server.openai.response_store import ResponseStore, StoredResponse
 from octavo.server.openai.response_writer import ResponseWriter
 from octavo.server.openai.responses_input import function_tools, input_messages
 from octavo.server.openai.responses_protocol import Response, ResponseDeleted, ResponsesRequest, TextFormat
-from octavo.server.openai.structured import ResponseFormat
 from octavo.server.parameters import sampling_params
 from octavo.server.serving import Serving, serving_of
 from octavo.server.sse import EventStream
+from octavo.server.structured_fields import ResponseFormat
 from octavo.server.terms import terms_of
 from octavo.server.turns.tools import read_tool_choice
 from octavo.server.turns.turn import TurnRequest, open_turn

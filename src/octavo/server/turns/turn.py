@@ -18,12 +18,12 @@ from octavo.engine.input_processor import PromptDict
 from octavo.engine.outputs import CompletionOutput, Logprob
 from octavo.engine.request_terms import DEFAULT_TERMS, RequestTerms
 from octavo.server.counted_stream import CountedStream
-from octavo.server.openai.fields import CompletionTokensDetails, Usage
 from octavo.server.serving import Serving
 from octavo.server.turns.events import NewTokens, TurnChoice, TurnEnd, TurnEvent
 from octavo.server.turns.parser import TurnParser
 from octavo.server.turns.reasoning_tokens import ReasoningCounter
 from octavo.server.turns.tools import Tool, ToolChoice
+from octavo.server.usage import CompletionTokensDetails, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,13 @@
-"""What the chat and the completions endpoint have in common on the wire (OpenAI's API, with vLLM's extensions)."""
+"""GenerationFields: how a request may say to generate, in OpenAI's words and vLLM's; other APIs' come to these."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
-from octavo.core.messages import CacheMiss
-from octavo.server.openai.structured import StructuredFields
+from octavo.server.structured_fields import StructuredFields
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -53,55 +52,3 @@ class GenerationFields(StructuredFields, frozen=True, kw_only=True):
     user: str | None = None  # under the fair policy, users take turns
     explain_cache_miss: bool = False  # in the usage
     timeout: Annotated[float, Meta(gt=0)] | None = None  # seconds, after which the answer ends as far as it is
-
-
-class PromptLogprob(msgspec.Struct, frozen=True):
-    """How likely one token was at one place of the prompt."""
-
-    logprob: float
-    rank: int
-    decoded_token: str
-
-
-# One entry a token, by the id as a string: the token that stands there first. Nothing comes before the first token.
-PromptLogprobs = list[dict[str, PromptLogprob] | None]
-
-
-class PromptTokensDetails(msgspec.Struct, frozen=True):
-    """Where prompt tokens came from."""
-
-    cached_tokens: int
-    cache_misses: list[CacheMiss] | UnsetType = UNSET  # of explain_cache_miss: of each prompt that has one
-
-
-class CompletionTokensDetails(msgspec.Struct, frozen=True):
-    """What tokens of the answer were for."""
-
-    reasoning_tokens: int
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens that a request took."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptTokensDetails
-    completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET  # of models that reason
-
-
-class Model(msgspec.Struct, frozen=True, tag_field="object", tag="model"):
-    """One name the model is served under."""
-
-    id: str
-    created: int
-    max_model_len: int
-    root: str
-    owned_by: str = "octavo"
-    parent: str | None = None
-
-
-class ModelList(msgspec.Struct, frozen=True, tag_field="object", tag="list"):
-    """All names."""
-
-    data: list[Model]
