@@ -286,7 +286,7 @@ SCHEDULER = [
     ),
     PlantedBug(
         "scheduler.py",
-        "insort(self.running, request, key=_queue_key)",
+        'insort(self.running, request, key=attrgetter("queue_key"))',
         "self.running.append(request)",
         "a returning elder runs last",
     ),

@@ -81,7 +81,7 @@ class ServeOptions(EngineOptions):
     ] = False
     otlp_traces_endpoint: Annotated[
         str | None,
-        typer.Option(help="Where to send OpenTelemetry spans: http://HOST:4318/v1/traces. Needs octavo[otel]."),
+        typer.Option(help="Where to send OpenTelemetry spans: http://HOST:4318/v1/traces. Needs the extra otel."),
     ] = None
     log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text"
     shutdown_timeout_s: Annotated[

@@ -188,7 +188,8 @@ def check_range(name: str, value: Any, limits: Range) -> None:
         return
     accepted = (int, float) if limits.kind is float else (int,)
     if isinstance(value, bool) or not isinstance(value, accepted):
-        raise ParameterError(name, f"{name} is {value!r}; it must be {_article(limits.kind)}")
+        noun = "an integer" if limits.kind is int else "a number"
+        raise ParameterError(name, f"{name} is {value!r}; it must be {noun}")
     is_inside = (limits.low < value if limits.above_low else limits.low <= value) and value <= limits.high
     if not is_inside:  # as with NaN, of which no comparison holds
         low_word = "above" if limits.above_low else "at least"
@@ -199,10 +200,6 @@ def check_count(name: str, num_items: int, limit: int, noun: str) -> None:
     """Raise ParameterError if the field `name` holds more than `limit` of these."""
     if num_items > limit:
         raise ParameterError(name, f"{name} holds {num_items} {noun}; at most {limit} are allowed")
-
-
-def _article(kind: type) -> str:
-    return "an integer" if kind is int else "a number"
 
 
 def _strings(name: str, value: Any, max_num_strings: int) -> tuple[str, ...]:

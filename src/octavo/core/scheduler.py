@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
+from operator import attrgetter
 
 from octavo.core.admission import AdmissionLimits
 from octavo.core.choices import Choices
@@ -19,7 +20,7 @@ from octavo.core.messages import (
     ScheduledRow,
     SchedulerOutput,
 )
-from octavo.core.request import QueueKey, Request, RequestStatus
+from octavo.core.request import Request, RequestStatus
 from octavo.core.row_map import RowMap
 from octavo.core.totals import Totals
 from octavo.core.waiting_queue import WaitingQueue
@@ -181,7 +182,7 @@ class Scheduler:
         request.fork_source = None
         request.status = RequestStatus.RUNNING
         self._rows.take(request)
-        insort(self.running, request, key=_queue_key)
+        insort(self.running, request, key=attrgetter("queue_key"))
         self.totals.num_prefix_queries += request.num_tokens
         self.totals.num_prefix_hits += num_hit_tokens
         if request.num_cached_tokens is None:
@@ -271,10 +272,6 @@ class Scheduler:
         self.kv.free(request)
         self.running.remove(request)
         self._rows.give_back(request)
-
-
-def _queue_key(request: Request) -> QueueKey:
-    return request.queue_key
 
 
 def _new_row(request: Request) -> NewRow:

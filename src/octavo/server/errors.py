@@ -15,7 +15,7 @@ from octavo.server.json_response import json_response
 from octavo.server.plain_path import plain_path
 
 MAX_MESSAGE_CHARS = 1000  # a message quotes the client's value, which may be megabytes long
-RETRY_AFTER_S = 1
+RETRY_AFTER_S = 1  # of errors that do not know better
 TYPE_BY_STATUS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 ANTHROPIC_TYPE_BY_STATUS = TYPE_BY_STATUS | {413: "request_too_large", 529: "overloaded_error"}
 
@@ -91,7 +91,8 @@ def error_response(scope: Scope, error: Exception) -> Response:
     is_anthropic = f"{plain_path(scope['path'])}/".startswith("/messages/")
     body = api_error.anthropic_envelope(scope["state"]["request_id"]) if is_anthropic else api_error.envelope
     status = api_error.anthropic_status if is_anthropic else api_error.status
-    headers = {"retry-after": str(_retry_after_s(error))} if api_error.status in (429, 503) else None
+    retry_after_s = getattr(error, "retry_after_s", RETRY_AFTER_S)
+    headers = {"retry-after": str(retry_after_s)} if api_error.status in (429, 503) else None
     return json_response(body, status, headers)
 
 
@@ -117,10 +118,6 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(503, f"engine_{error.state.value}", str(error))
         case _:
             return ApiError(500, "internal_error", "the server failed to answer this request; its log says why")
-
-
-def _retry_after_s(error: Exception) -> int:
-    return error.retry_after_s if isinstance(error, EngineOverloadedError) else RETRY_AFTER_S
 
 
 def shorten(text: str, max_chars: int) -> str:

@@ -151,26 +151,18 @@ def _sampling_params(serving: Serving, body: ResponsesRequest) -> SamplingParams
 
 def _response(serving: Serving, body: ResponsesRequest, params: SamplingParams) -> Response:
     """The response before it has begun."""
-    return Response(
-        id=f"resp_{uuid4().hex}",
-        created_at=int(time.time()),
-        model=serving.model_name(body.model),
-        output=[],
-        instructions=body.instructions,
-        previous_response_id=body.previous_response_id,
-        max_output_tokens=body.max_output_tokens,
-        temperature=params.temperature,
-        top_p=params.top_p,
-        text={"format": body.text.format or PLAIN_TEXT},
-        reasoning=body.reasoning,
-        tools=[{"strict": None, "parameters": None} | tool for tool in body.tools if tool.get("type") == "function"],
-        tool_choice=body.tool_choice,
-        parallel_tool_calls=body.parallel_tool_calls,
-        truncation=body.truncation,
-        metadata=body.metadata,
-        store=body.store,
-        background=body.background,
-    )
+    repeated = {name: getattr(body, name) for name in Response.__struct_fields__ if hasattr(body, name)}
+    own: dict[str, Any] = {
+        "id": f"resp_{uuid4().hex}",
+        "created_at": int(time.time()),
+        "model": serving.model_name(body.model),
+        "output": [],
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "text": {"format": body.text.format or PLAIN_TEXT},
+        "tools": [{"strict": None, "parameters": None} | tool for tool in body.tools if tool.get("type") == "function"],
+    }
+    return Response(**repeated | own)
 
 
 def _stored(request: Request) -> StoredResponse:
