@@ -45,11 +45,7 @@ def throughput_chart(varied: str, points: Sequence[SweepPoint]) -> str:
     """Output tokens a second over load, as SVG."""
     line = [(point.value, point.report.output_tokens_per_s) for point in points]
     return line_chart(
-        "Throughput",
-        LABEL_BY_VARIED[varied],
-        "output tokens/s",
-        {"output": line},
-        marked_x=find_knee(points).value,
+        "Throughput", LABEL_BY_VARIED[varied], "output tokens/s", {"output": line}, marked_x=find_knee(points).value
     )
 
 

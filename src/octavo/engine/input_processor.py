@@ -57,12 +57,7 @@ class InputProcessor:
         self._tokenize_bad_words = lru_cache(maxsize=16)(lambda words: tokenize_bad_words(words, tokenizer, vocab_size))
 
     def process(
-        self,
-        prompt: Prompt,
-        params: SamplingParams,
-        *,
-        terms: RequestTerms = DEFAULT_TERMS,
-        arrival_s: float = 0.0,
+        self, prompt: Prompt, params: SamplingParams, *, terms: RequestTerms = DEFAULT_TERMS, arrival_s: float = 0.0
     ) -> EngineRequest:
         """Return the request, under an id made here. The text of a `str` prompt gets the model's special tokens.
 

@@ -41,14 +41,7 @@ from octavo.server.openai.responses_protocol import (
 )
 from octavo.server.openapi import get_docs, get_openapi
 from octavo.server.parameters import NEUTRAL_VALUES
-from octavo.server.tokenization import (
-    DetokenizedText,
-    DetokenizeRequest,
-    TokenizeRequest,
-    Tokens,
-    detokenize,
-    tokenize,
-)
+from octavo.server.tokenization import DetokenizedText, DetokenizeRequest, TokenizeRequest, Tokens, detokenize, tokenize
 
 ENDPOINTS = (
     Endpoint(
@@ -98,9 +91,7 @@ ENDPOINTS = (
     Endpoint(path="/v1/models/{model_id:path}", handle=retrieve_model, answer=Model),
     Endpoint(path="/tokenize", handle=tokenize, body=TokenizeRequest, answer=Tokens),
     Endpoint(path="/detokenize", handle=detokenize, body=DetokenizeRequest, answer=DetokenizedText),
-    Endpoint(path="/health", handle=get_health, is_open=True),
-    Endpoint(path="/ping", handle=get_health, is_open=True),
-    Endpoint(path="/readyz", handle=get_health, is_open=True),
+    *(Endpoint(path=path, handle=get_health, is_open=True) for path in ("/health", "/ping", "/readyz")),
     Endpoint(path="/livez", handle=get_livez, is_open=True),
     Endpoint(path="/startupz", handle=get_startupz, is_open=True),
     Endpoint(path="/load", handle=get_load, answer=StepStats),

@@ -46,10 +46,7 @@ class EventStream:
     """
 
     def __init__(
-        self,
-        chunks: AsyncGenerator[Any, None],
-        close: Callable[[], None],
-        name_of: Callable[[Any], str] | None = None,
+        self, chunks: AsyncGenerator[Any, None], close: Callable[[], None], name_of: Callable[[Any], str] | None = None
     ) -> None:
         self._chunks = chunks
         self._close = close

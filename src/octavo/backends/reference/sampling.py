@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.backends.ops import (
-    NOT_FINITE,
-    NOTHING_LEFT,
-    Float32Array,
-    SampledBatch,
-    SamplingBatch,
-    philox_uniform,
-)
+from octavo.backends.ops import NOT_FINITE, NOTHING_LEFT, Float32Array, SampledBatch, SamplingBatch, philox_uniform
 
 GREEDY_BELOW = 1e-5  # a temperature below this one chooses the largest logit
 

@@ -17,14 +17,7 @@ from octavo.server.anthropic.messages_protocol import (
     ToolUseBlock,
 )
 from octavo.server.errors import AnthropicErrorEnvelope, ApiError
-from octavo.server.turns.events import (
-    ReasoningDelta,
-    TextDelta,
-    ToolArgumentsDelta,
-    ToolCallStart,
-    TurnEnd,
-    TurnEvent,
-)
+from octavo.server.turns.events import ReasoningDelta, TextDelta, ToolArgumentsDelta, ToolCallStart, TurnEnd, TurnEvent
 from octavo.server.turns.turn import Turn
 from octavo.server.turns.writer import TurnWriter
 from octavo.server.usage import Usage

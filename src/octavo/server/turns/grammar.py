@@ -27,12 +27,7 @@ _NO_PARAMETERS = {"properties": {}, "additionalProperties": False}
 
 
 def turn_grammar(
-    answer: str,
-    rules: Iterable[str],
-    reasoning: ReasoningFormat | None,
-    special_id: SpecialId,
-    *,
-    is_reasoning: bool,
+    answer: str, rules: Iterable[str], reasoning: ReasoningFormat | None, special_id: SpecialId, *, is_reasoning: bool
 ) -> str:
     """The grammar of a turn with this answer, one of those above. Without `is_reasoning`, it may reason or not."""
     if reasoning is None:
