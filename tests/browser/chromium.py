@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -55,9 +52,7 @@ class Page:
     def __enter__(self) -> Page:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._browser.terminate()
         self._browser.wait(30)
         os.close(self._to)
@@ -83,11 +78,6 @@ class Page:
             look();
         }})"""
         self.evaluate(code)
-
-    def screenshot(self, path: Path) -> None:
-        """Write the whole page as PNG."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     @property
     def errors(self) -> list[dict[str, Any]]:
