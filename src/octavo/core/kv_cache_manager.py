@@ -42,7 +42,6 @@ class KVCacheManager:
         self.enable_prefix_caching = enable_prefix_caching
         self.index = PrefixIndex(hash_key)
         self.pool = BlockPool(num_blocks, self.index)
-        self.num_copies = 0
         self._num_owed = 0  # promised to somebody and not yet taken
         self._copies: list[tuple[int, int]] = []
 
@@ -184,7 +183,6 @@ class KVCacheManager:
         """Copy-on-write: the sequence is about to write into its last block, which it shares."""
         source, blocks[-1] = blocks[-1], self.pool.allocate()
         self._copies.append((source.block_id, blocks[-1].block_id))
-        self.num_copies += 1
         self.pool.release(source)
 
     def _num_published(self, hit: PrefixHit) -> int:
