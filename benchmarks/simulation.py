@@ -3,9 +3,9 @@
     python -m benchmarks.simulation --model MODEL.gguf [--requests 200] [--cost cost.json]
 
 A server runs with --step-log. A load of its own, at growing concurrency, gives the steps that the cost model is fitted
-to. It comes before, between and after two workloads that the fit does not see: a closed loop of requests of many
-lengths, and an open one whose arrivals are Poisson at 60% of what the closed one carried. The simulator gets the same
-requests and the fitted costs.
+to; those of its requests that came one at a time say what a request takes outside of steps. It comes before, between
+and after two workloads that the fit does not see: a closed loop of requests of many lengths, and an open one whose
+arrivals are Poisson at 60% of what the closed one carried. The simulator gets the same requests and the fitted costs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from octavo.bench.lengths import Lengths
 from octavo.bench.report import Latency, Report, summarize
 from octavo.bench.workload import RandomWorkload
 from octavo.config import BLOCK_SIZE
-from octavo.planning.prediction import predict
+from octavo.planning.prediction import MeasuredLoad, fit_request_s, predict
 from octavo.planning.step_costs import FitQuality, MeasuredStep, read_steps, write_cost_model
 from octavo.sim.cost_model import CostModel
 from octavo.sim.engine_settings import EngineSettings
 
 CALIBRATION = RandomWorkload(0, Lengths.parse("uniform:16,600"), Lengths.parse("uniform:8,64"), seed=1)
-CALIBRATION_LOADS = {1: 3, 4: 8, 16: 16, 32: 32}  # requests by concurrency
+CALIBRATION_LOADS = {1: 8, 4: 8, 16: 16, 32: 32}  # requests by concurrency
 CLOSED = RandomWorkload(0, Lengths.parse("lognormal:160,0.7"), Lengths.parse("lognormal:64,0.6"), seed=2)
 OPEN = RandomWorkload(0, Lengths.parse("uniform:32,480"), Lengths.parse("lognormal:40,0.7"), seed=3)
 CONCURRENCY = 32
@@ -84,17 +84,19 @@ async def measure_all(port: int, log: Path, num_requests: int) -> Comparison:
     server = Server.parse(f"http://127.0.0.1:{port}")
     target = await find_target(server, Settings())
     steps: list[MeasuredStep] = []
-
-    async def calibrate(seed: int) -> None:
-        num_before = len(read_steps(log))
-        for concurrency, count in CALIBRATION_LOADS.items():
-            load = replace(CALIBRATION, num_requests=count, seed=seed + concurrency)
-            await measure(target, load, Settings(max_concurrency=concurrency))
-        steps.extend(read_steps(log)[num_before:])
+    light_loads: list[MeasuredLoad] = []
 
     async def run(workload: RandomWorkload, max_concurrency: int | None) -> Measured:
         settings = Settings(max_concurrency=max_concurrency)
         return Measured(workload, max_concurrency, summarize(await measure(target, workload, settings)))
+
+    async def calibrate(seed: int) -> None:
+        num_before = len(read_steps(log))
+        for concurrency, count in CALIBRATION_LOADS.items():
+            load = await run(replace(CALIBRATION, num_requests=count, seed=seed + concurrency), concurrency)
+            if concurrency == 1:
+                light_loads.append(MeasuredLoad(load.workload, 1, latency_ms(load.report.ttft, "mean_ms")))
+        steps.extend(read_steps(log)[num_before:])
 
     await calibrate(seed=100)
     closed = await run(replace(CLOSED, num_requests=num_requests), CONCURRENCY)
@@ -102,16 +104,21 @@ async def measure_all(port: int, log: Path, num_requests: int) -> Comparison:
     rate = LOAD_SHARE * closed.report.requests_per_s
     opened = await run(replace(OPEN, num_requests=num_requests, request_rate=rate), None)
     await calibrate(seed=300)
-    return Comparison(steps, await engine_settings(server), {"closed": closed, "open": opened})
+    return Comparison(steps, light_loads, await engine_settings(server), {"closed": closed, "open": opened})
 
 
 class Comparison:
-    """The reports of a server beside the simulator's, with the costs that the server's steps tell."""
+    """The reports of a server beside the simulator's, with the costs that the server's steps and light loads tell."""
 
     def __init__(
-        self, steps: Sequence[MeasuredStep], settings: EngineSettings, measured_by_name: dict[str, Measured]
+        self,
+        steps: Sequence[MeasuredStep],
+        light_loads: Sequence[MeasuredLoad],
+        settings: EngineSettings,
+        measured_by_name: dict[str, Measured],
     ) -> None:
-        self.cost_model = CostModel.fit(steps)
+        step_costs = CostModel.fit(steps)
+        self.cost_model = replace(step_costs, request_s=fit_request_s(step_costs, settings, light_loads))
         self.measured_by_name = measured_by_name
         self._steps = steps
         self._settings = settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,9 +13,17 @@ import pytest
 
 from octavo.bench.lengths import Lengths
 from octavo.bench.workload import RandomWorkload
+from octavo.cli.workload_options import WorkloadOptions
 from octavo.core.step_work import StepWork
 from octavo.planning.comparison import render
-from octavo.planning.prediction import ONE_TOKEN_A_WORD, Prediction, engine_requests, predict
+from octavo.planning.prediction import (
+    ONE_TOKEN_A_WORD,
+    MeasuredLoad,
+    Prediction,
+    engine_requests,
+    fit_request_s,
+    predict,
+)
 from octavo.planning.step_costs import FitQuality, read_cost_model, read_steps, write_cost_model
 from octavo.planning.worked_example import worked_example
 from octavo.sim.batching import StaticBatching
@@ -122,6 +131,15 @@ def test_a_log_of_steps_is_read(tmp_path: Path):
         read_steps(path)
 
 
+def test_what_a_request_takes_outside_of_steps_is_found_again():
+    load = workload(10, "uniform:10,200", "5")
+    told = predict(load, SETTINGS, replace(COST, request_s=0.03), max_concurrency=1).report
+    assert told.ttft is not None
+    measured = MeasuredLoad(load, 1, told.ttft.mean_ms)
+    assert fit_request_s(COST, SETTINGS, [measured, measured]) == pytest.approx(0.03)
+    assert fit_request_s(COST, SETTINGS, [measured._replace(mean_ttft_ms=1.0)]) == 0.0
+
+
 def run_octavo(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = f"import sys\nfrom octavo.cli import main\nsys.argv = {['octavo', *arguments]!r}\n"
     program += "try:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)\n"
@@ -139,6 +157,21 @@ def test_the_command_compares_engines_that_are_not_there(tmp_path: Path):
 
     run = run_octavo("simulate", *cost, "--values", "1,2,4")
     assert "The knee is at" in run.stdout and run.returncode == 0
+
+
+def test_the_command_fits_the_costs(tmp_path: Path):
+    steps, result, cost = (tmp_path / name for name in ("steps.jsonl", "result.jsonl", "cost.json"))
+    works = [StepWork(num_tokens, num_tokens % 3, num_tokens**2) for num_tokens in range(1, 20)]
+    steps.write_text("".join(json.dumps(work._asdict() | {"seconds": COST.seconds(work)}) + "\n" for work in works))
+    asked = WorkloadOptions(num_prompts=3, input_len="19", output_len="2", max_concurrency=1)
+    result.write_text(json.dumps({"settings": asdict(asked), "report": {"ttft": {"mean_ms": 10 + 19 + 7}}}))
+    fit = ["simulate", "--fit", str(steps), "--cost", str(cost)]
+    assert run_octavo(*fit).returncode == 0 and read_cost_model(cost).request_s == 0.0
+    assert run_octavo(*fit, "--fit-result", str(result)).returncode == 0
+    assert asdict(read_cost_model(cost)) == pytest.approx(asdict(replace(COST, request_s=0.007)), abs=1e-9)
+    for text, message in (("", "holds no result"), ("{}", "line 1 is not what --save-result writes")):
+        result.write_text(text)
+        assert message in run_octavo(*fit, "--fit-result", str(result)).stderr
 
 
 @pytest.mark.parametrize(

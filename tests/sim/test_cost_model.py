@@ -31,6 +31,21 @@ def test_the_parts_are_found_again():
         assert noisy.seconds(work) == pytest.approx(seconds, rel=0.05)
 
 
+def test_the_fitted_times_are_together_those_measured_however_long_some_took():
+    random = Random(2)
+    steps = [
+        (work, seconds * random.choice((1, 1, 1, 3)))
+        for work, seconds in random_steps(400, CostModel(fixed_s=0.004, token_s=2e-4, sampled_s=3e-4))
+    ]
+    fitted = CostModel.fit(steps)
+    assert sum(fitted.seconds(work) for work, _ in steps) == pytest.approx(sum(seconds for _, seconds in steps))
+
+
+def test_a_step_that_no_part_tells_of_counts_little():
+    steps = [(StepWork(0, num_sampled, 0), 0.001 * num_sampled or 1e-9) for num_sampled in range(10)]
+    assert CostModel.fit(steps).sampled_s == pytest.approx(0.001, rel=1e-3)
+
+
 def test_no_part_is_negative():
     steps = random_steps(100, CostModel(fixed_s=0.004, token_s=2e-4, sampled_s=0.0, pair_s=0.0))
     shrinking = [(work, seconds - 1e-5 * work.num_sampled) for work, seconds in steps]

@@ -69,6 +69,19 @@ def test_a_closed_loop_sends_the_next_request_when_one_has_ended():
     assert times == {"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (1.0, 2.0), "d": (3.0, 4.0)}
 
 
+def test_a_request_is_on_its_way_for_a_while():
+    cost_model = replace(ONE_SECOND_A_STEP, request_s=0.25)
+    requests = [make_request("a", [1], max_tokens=2), make_request("b", [2], max_tokens=1, arrival_s=0.9)]
+    report = Simulator(EngineSettings(num_blocks=16), PlainModel(), cost_model=cost_model).run(requests)
+    times = {name: (times.arrival_s, times.first_token_s) for name, times in report.times_by_id.items()}
+    assert times == {"a": (0.0, 1.25), "b": (0.9, 2.25)}  # b has come before the second step
+
+    settings = EngineSettings(num_blocks=16)
+    closed = Simulator(settings, PlainModel(), cost_model=cost_model, max_concurrency=1).run(requests)
+    times = {name: (times.arrival_s, times.first_token_s) for name, times in closed.times_by_id.items()}
+    assert times == {"a": (0.0, 1.25), "b": (2.25, 3.5)}
+
+
 def test_a_contiguous_cache_has_a_place_for_the_longest_sequence_for_everyone():
     settings = EngineSettings(num_blocks=16, max_model_len=65)  # four places of four blocks
     requests = [make_request(f"{i}", make_tokens(17, i), max_tokens=2) for i in range(8)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from octavo.cli.workload_options import WorkloadOptions
 
 if TYPE_CHECKING:
     from octavo.bench.workload import Workload
-    from octavo.planning.prediction import Prediction
+    from octavo.planning.prediction import MeasuredLoad, Prediction
     from octavo.sim.batching import BatchingPolicy
     from octavo.sim.cost_model import CostModel
     from octavo.sim.engine_settings import EngineSettings
@@ -30,6 +31,10 @@ class SimulateOptions(WorkloadOptions):
     fit: Annotated[
         Path | None,
         typer.Option(help="Fit the costs to what `octavo serve --step-log` wrote, into --cost."),
+    ] = None
+    fit_result: Annotated[
+        Path | None,
+        typer.Option(help="And what requests take outside of steps, to a light load: its bench serve --save-result."),
     ] = None
     num_blocks: Annotated[
         int | None, typer.Option(min=1, help="KV blocks of 16 tokens; by default as many as all rows can use.")
@@ -101,16 +106,39 @@ def _draw_timeline(options: SimulateOptions) -> None:
 
 
 def _fit(options: SimulateOptions, path: Path) -> None:
+    from octavo.planning.prediction import fit_request_s
     from octavo.planning.step_costs import FitQuality, read_steps, write_cost_model
     from octavo.sim.cost_model import CostModel
 
     steps = read_steps(path)
     cost_model = CostModel.fit(steps)
+    if options.fit_result is not None:
+        loads = read_results(options.fit_result)
+        cost_model = replace(cost_model, request_s=fit_request_s(cost_model, options.engine_settings("paged"), loads))
     typer.echo(FitQuality.of(cost_model, steps).render())
     for name, seconds in asdict(cost_model).items():
         typer.echo(f"{name:<12}{1e6 * seconds:12.3f} us")
     if options.cost is not None:
         write_cost_model(options.cost, cost_model)
+
+
+def read_results(path: Path) -> list[MeasuredLoad]:
+    """The loads whose results `octavo bench serve --save-result` wrote. Raises ValueError for another file."""
+    from octavo.planning.prediction import MeasuredLoad
+
+    loads = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            result = json.loads(line)
+            asked = {field.name: result["settings"][field.name] for field in fields(WorkloadOptions)}
+            asked["trace"] = asked["trace"] and Path(asked["trace"])
+            mean_ttft_ms = float(result["report"]["ttft"]["mean_ms"])
+            loads.append(MeasuredLoad(WorkloadOptions(**asked).workload(), asked["max_concurrency"], mean_ttft_ms))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, line {number} is not what --save-result writes: {error!r}") from None
+    if not loads:
+        raise ValueError(f"{path} holds no result; write one with `octavo bench serve --save-result`")
+    return loads
 
 
 def _sweep(options: SimulateOptions, values: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from octavo.bench.outcome import Outcome
 from octavo.bench.prompts import WORDS, TokenLine
@@ -19,6 +20,14 @@ from octavo.sim.simulator import PlainModel, Simulator
 
 ONE_TOKEN_A_WORD = TokenLine(1.0, 0.0)
 PLACE_BY_WORD = {word: place for place, word in enumerate(WORDS)}
+
+
+class MeasuredLoad(NamedTuple):
+    """A load that a server had, and when its clients saw their first tokens."""
+
+    workload: Workload
+    max_concurrency: int | None
+    mean_ttft_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,19 @@ def predict(
     )
     replay = simulator.run(requests)
     return Prediction(summarize(outcomes(requests, replay), objective_ms), replay)
+
+
+def fit_request_s(cost_model: CostModel, settings: EngineSettings, loads: Sequence[MeasuredLoad]) -> float:
+    """Seconds of a request outside of steps: what the mean times to the first token have beyond the simulated ones.
+
+    The lighter the loads, the surer: of one request at a time nobody waits for another.
+    """
+    gaps_s = []
+    for load in loads:
+        simulated = predict(load.workload, settings, cost_model, max_concurrency=load.max_concurrency).report
+        assert simulated.ttft is not None, "the simulator serves every request"
+        gaps_s.append((load.mean_ttft_ms - simulated.ttft.mean_ms) / 1000)
+    return max(0.0, sum(gaps_s) / len(gaps_s))
 
 
 def engine_requests(load: Sequence[LoadRequest], first_token_id: int = 0) -> list[EngineRequest]:

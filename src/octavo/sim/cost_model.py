@@ -1,4 +1,4 @@
-"""CostModel: how long a step takes, from what there is to do in it."""
+"""CostModel: how long a step takes, from what there is to do in it, and what a request takes besides."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from octavo.core.messages import SchedulerOutput
 from octavo.core.step_work import StepWork
 
 Matrix = list[list[float]]
+NUM_STEP_PARTS = 1 + len(StepWork._fields)
+MIN_STEP_S = 1e-6  # for a weight, where the parts that there are tell no time of a step
+NUM_FITS = 10  # after which the weights change by less than a thousandth
 SINGULAR = 1e-9  # a pivot below: two parts cannot be told apart, or one is never there
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Seconds of a step: a sum of parts, each in proportion to one number of StepWork."""
+    """Seconds of a step: a sum of parts, each in proportion to one number of StepWork. And those outside of steps."""
 
     fixed_s: float = 0.005  # weights are read once, however many tokens there are
     token_s: float = 0.0002
     sampled_s: float = 0.0  # the head's product for a row, the choice of its token, its way to the client
     pair_s: float = 0.0000002  # a query and a key
+    request_s: float = 0.0  # of a request, on its way from the client to the engine and back
 
     def step_s(self, scheduled: SchedulerOutput) -> float:
         """Seconds the step takes."""
@@ -34,25 +38,43 @@ class CostModel:
 
     @classmethod
     def fit(cls, steps: Sequence[tuple[StepWork, float]]) -> CostModel:
-        """The model whose relative errors over these measured steps, (work, seconds), are least in the square.
+        """The parts of a step by these measured ones, (work, seconds); `request_s` no step tells.
 
-        No part is negative: of all choices of parts whose best fit has none, the best one counts. Raises ValueError
-        where there are too few steps.
+        Least squares, where the variance of a step's time is taken to grow with its mean: so the fitted times of all
+        steps together are the measured ones, however much longer some took than others of the same work. No part is
+        negative: of all choices of parts whose best fit has none, the best one counts. Raises ValueError where there
+        are too few steps.
         """
-        rows = [[amount / seconds for amount in (1, *work)] for work, seconds in steps if seconds > 0]
-        num_parts = len(cls.__slots__)
-        if len(rows) < num_parts:
-            raise ValueError(f"{len(rows)} steps were measured; a fit of {num_parts} parts needs more")
-        units = [math.sqrt(sum(row[i] ** 2 for row in rows)) or 1.0 for i in range(num_parts)]  # so that all are alike
-        rows = [[amount / unit for amount, unit in zip(row, units, strict=True)] for row in rows]
-        products = [[sum(row[i] * row[j] for row in rows) for j in range(num_parts)] for i in range(num_parts)]
-        targets = [sum(row[i] for row in rows) for i in range(num_parts)]  # the sum of a row shall be 1
-        best, best_gain = [0.0] * num_parts, 0.0
-        for costs in _candidates(products, targets):
-            gain = sum(cost * target for cost, target in zip(costs, targets, strict=True))  # of squares, at an optimum
-            if min(costs) >= 0 and gain > best_gain:
-                best, best_gain = costs, gain
-        return cls(*(cost / unit for cost, unit in zip(best, units, strict=True)))
+        rows = [(1, *work) for work, seconds in steps if seconds > 0]
+        times_s = [seconds for _, seconds in steps if seconds > 0]
+        if len(rows) < NUM_STEP_PARTS:
+            raise ValueError(f"{len(rows)} steps were measured; a fit of {NUM_STEP_PARTS} parts needs more")
+        means_s = times_s  # of which the weights are made: at first as measured, then as fitted
+        for _ in range(NUM_FITS):
+            parts = _weighted_fit(rows, times_s, means_s)
+            fitted_s = (sum(part * amount for part, amount in zip(parts, row, strict=True)) for row in rows)
+            means_s = [max(MIN_STEP_S, mean_s) for mean_s in fitted_s]
+        return cls(*parts)
+
+
+def _weighted_fit(rows: Sequence[Sequence[float]], times_s: list[float], means_s: list[float]) -> list[float]:
+    """The parts, none negative, with the least sum of (time - sum of parts x amounts)^2 / mean over the rows."""
+    weights = [1 / mean_s for mean_s in means_s]
+    columns = list(zip(*rows, strict=True))
+    units = [math.sqrt(sum(w * a * a for w, a in zip(weights, column, strict=True))) or 1.0 for column in columns]
+    scaled = [[amount / unit for amount in column] for column, unit in zip(columns, units, strict=True)]  # all alike
+    products = [[_dot(weights, one, other) for other in scaled] for one in scaled]
+    targets = [_dot(weights, column, times_s) for column in scaled]
+    best, best_gain = [0.0] * len(units), 0.0
+    for costs in _candidates(products, targets):
+        gain = sum(cost * target for cost, target in zip(costs, targets, strict=True))  # of squares, at an optimum
+        if min(costs) >= 0 and gain > best_gain:
+            best, best_gain = costs, gain
+    return [cost / unit for cost, unit in zip(best, units, strict=True)]
+
+
+def _dot(weights: Sequence[float], one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(w * a * b for w, a, b in zip(weights, one, other, strict=True))
 
 
 def _candidates(products: Matrix, targets: list[float]) -> Iterator[list[float]]:

@@ -58,7 +58,7 @@ class Replay:
     """Serves requests, each from its arrival on, and sees what becomes of them.
 
     `clock` runs as fast as the engine's own. `max_concurrency` closes the loop: a request whose time has come is sent
-    when fewer are under way, and its times count from then.
+    when fewer are under way, and its times count from then. The engine gets a request `request_s` after it was sent.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Replay:
         max_num_seqs: int,
         batching: BatchingPolicy | None = None,
         max_concurrency: int | None = None,
+        request_s: float = 0.0,
     ) -> None:
         self.report = ReplayReport()
         self._engine = engine
@@ -76,34 +77,57 @@ class Replay:
         self._max_num_seqs = max_num_seqs
         self._batching = batching or ContinuousBatching()
         self._max_concurrency = max_concurrency
+        self._request_s = request_s
         self._coming: deque[EngineRequest] = deque()
+        self._on_the_way: deque[EngineRequest] = deque()
         self._arrived: deque[EngineRequest] = deque()
         self._num_under_way = 0
 
     def run(self, requests: Iterable[EngineRequest]) -> ReplayReport:
         """Serve all requests. Raises RequestRejected for one that can never be served."""
         self._coming.extend(sorted(requests, key=lambda request: request.arrival_s))
-        while self._coming or self._arrived or self._engine.has_unfinished:
+        while self._coming or self._on_the_way or self._arrived or self._engine.has_unfinished:
+            self._send()
             self._receive()
             for _ in range(self._batching.num_to_add(len(self._arrived), self._engine.scheduler)):
                 self._engine.add_request(self._arrived.popleft())
             if self._engine.has_unfinished:
                 self._take(self._engine.step())
             else:
-                self._clock.advance_to(self._coming[0].arrival_s)
+                self._clock.advance_to(self._next_event_s())
         self.report.duration_s = self._clock()
         return self.report
 
-    def _receive(self) -> None:
-        """Let in whose time has come."""
-        now_s, limit = self._clock(), self._max_concurrency
-        while self._coming and self._coming[0].arrival_s <= now_s and (limit is None or self._num_under_way < limit):
+    def _send(self) -> None:
+        """Let them go whose time has come."""
+        now_s = self._clock()
+        while self._coming and self._coming[0].arrival_s <= now_s and not self._is_full:
             request = self._coming.popleft()
-            arrival_s = request.arrival_s if limit is None else now_s
+            arrival_s = request.arrival_s if self._max_concurrency is None else now_s
             times = RequestTimes(arrival_s, num_unfinished=request.sampling_params.n)
             self.report.times_by_id[request.request_id] = times
-            self._arrived.append(request)
+            self._on_the_way.append(request)
             self._num_under_way += 1
+
+    def _receive(self) -> None:
+        """Let in whoever has come to the engine."""
+        while self._on_the_way and self._received_s() <= self._clock():
+            self._arrived.append(self._on_the_way.popleft())
+
+    @property
+    def _is_full(self) -> bool:
+        return self._max_concurrency is not None and self._num_under_way >= self._max_concurrency
+
+    def _received_s(self) -> float:
+        """When the first that is on its way comes to the engine."""
+        return self.report.times_by_id[self._on_the_way[0].request_id].arrival_s + self._request_s
+
+    def _next_event_s(self) -> float:
+        """When an idle engine has something to do, or somebody is sent."""
+        events_s = [self._received_s()] if self._on_the_way else []
+        if self._coming and not self._is_full:
+            events_s.append(self._coming[0].arrival_s)
+        return min(events_s)
 
     def _take(self, result: StepResult) -> None:
         scheduler, report, now_s = self._engine.scheduler, self.report, self._clock()

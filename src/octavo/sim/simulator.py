@@ -64,15 +64,17 @@ class Simulator:
         batching: BatchingPolicy | None = None,
         max_concurrency: int | None = None,
     ) -> None:
+        cost_model = cost_model or CostModel()
         self.clock = VirtualClock()
         self.scheduler = settings.build_scheduler()
-        timed = TimedExecutor(executor, cost_model or CostModel(), self.clock)
+        timed = TimedExecutor(executor, cost_model, self.clock)
         self._replay = Replay(
             EngineCore(self.scheduler, timed, self.clock),
             self.clock,
             max_num_seqs=settings.max_num_seqs,
             batching=batching,
             max_concurrency=max_concurrency,
+            request_s=cost_model.request_s,
         )
 
     def run(self, requests: Iterable[EngineRequest]) -> ReplayReport:
