@@ -52,7 +52,7 @@ FRONT_MESSAGES: list[wire.FrontMessage] = [
 ]
 OUTPUT = RequestOutput("req-1", 2, (7,), (TokenLogprobs(-math.inf, 1, ((7, -1 / 3),)),), "stop", 7, 16)
 CORE_MESSAGES: list[wire.CoreMessage] = [
-    wire.Phase("loading", 0.1),
+    wire.Phase("loading"),
     wire.Outputs((OUTPUT,), StepStats(step_s=1 / 3)),
     wire.Inspection(Snapshot((RequestSnapshot("req-1", 0, "running", 5, 4, 5, 6, 9, 0, (3, 1)),), (), ".cscs", 4)),
     wire.Rejected("req-1", "code", "why"),

@@ -68,7 +68,7 @@ async def test_who_waits_learns_of_the_end(client, core, engine):
 
 
 async def test_while_loading_the_phase_is_told(loading_engine, core):
-    core.say(wire.Phase("loading weights", 0.5))
+    core.say(wire.Phase("loading weights"))
     await asyncio.sleep(0.01)
     async with client_of(create_app(loading_engine)) as client:
         assert (await client.get("/dashboard")).status_code == 200

@@ -52,7 +52,7 @@ async def test_metrics_count_what_was_answered(client):
 
 
 async def test_loading(loading_engine, core):
-    core.say(wire.Phase("loading weights", 0.5))
+    core.say(wire.Phase("loading weights"))
     await asyncio.sleep(0.01)
     async with client_of(create_app(loading_engine)) as client:
         for path in ("/health", "/ping"):

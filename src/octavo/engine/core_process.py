@@ -54,7 +54,6 @@ class CoreProcess:
 
     def __init__(self, channel: wire.CoreChannel) -> None:
         self._channel = channel
-        self._started_s = time.monotonic()
         self._step_started_s: float | None = None
 
     def run(self) -> int:
@@ -88,7 +87,7 @@ class CoreProcess:
             raise wire.WireError(f"the first message is {type(start).__name__}; it must be Start")
         try:
             checkpoint = open_checkpoint(start.config.model)
-            built = build_engine(start.config, checkpoint, on_phase=self._send_phase)
+            built = build_engine(start.config, checkpoint, on_phase=lambda name: self._channel.send(wire.Phase(name)))
         except (CheckpointError, OSError, ValueError) as error:
             raise StartError(str(error)) from error
         self._channel.send(
@@ -153,9 +152,6 @@ class CoreProcess:
             self._channel.send(wire.Outputs(tuple(outputs), replace(result.stats, num_tokens=0)))  # counted once
         self._channel.send(wire.Outputs(tuple(last), result.stats))
         return result.outputs
-
-    def _send_phase(self, name: str) -> None:
-        self._channel.send(wire.Phase(name, time.monotonic() - self._started_s))
 
     def _watch_front(self) -> None:
         """Tell the front that this process lives; leave when the front is gone, whatever the loop is busy with."""

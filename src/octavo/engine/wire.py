@@ -81,7 +81,6 @@ class Phase(msgspec.Struct, frozen=True, tag=True):
     """core -> front: what the start is busy with."""
 
     name: str
-    elapsed_s: float  # since the process began
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
