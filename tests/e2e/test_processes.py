@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server_process import ServerProcess, is_running, until
+from tests.e2e.server_process import TIMEOUT_S, ServerProcess, is_running, until
 
 GRACE_S = 5.0  # within which no process of ours may be left
 NUM_CHOICES = 16
@@ -102,7 +102,8 @@ def test_front_killed(server, moment):
     futures = ask_all(server) if moment == "busy" else []
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait(GRACE_S)  # a dying process lets go of one file after the other
-    until(lambda: not is_running(engine_id), GRACE_S)
+    grace_s = TIMEOUT_S if moment == "loading" else GRACE_S  # it watches once its imports are done
+    until(lambda: not is_running(engine_id), grace_s)
     for future in futures:
         assert isinstance(future.exception(), httpx.RemoteProtocolError)  # cut off: no end of the stream
     address = server.url.removeprefix("http://").split(":")
