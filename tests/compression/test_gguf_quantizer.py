@@ -13,8 +13,7 @@ from octavo.compression import gguf_quantizer
 from octavo.compression.gguf_quantizer import write_quantized_gguf
 from octavo.weights.checkpoint import open_checkpoint
 from octavo.weights.gguf_file import GGUFFile
-from octavo.weights.source import CheckpointError
-from tests.weights.tiny_model import tiny_config, write_tiny_folder, write_tiny_gguf
+from tests.weights.tiny_model import tiny_config, write_tiny_gguf
 
 METADATA = {
     "general.file_type": 1,
@@ -95,12 +94,6 @@ def test_nothing_is_left_of_what_cannot_be_written(tmp_path):
     with pytest.raises(FileExistsError, match="exists; name another file"):
         write_quantized_gguf(str(source), source, "gguf-q4_0")
     assert source.read_bytes() == before
-
-
-def test_a_folder_is_refused_with_a_remedy(tmp_path):
-    folder = write_tiny_folder(tmp_path / "model", tiny_config("llama"))
-    with pytest.raises(CheckpointError, match=r"gguf-q4_0 is made of a \.gguf file.*convert_hf_to_gguf"):
-        write_quantized_gguf(str(folder), tmp_path / "new.gguf", "gguf-q4_0")
 
 
 def test_the_command(original, tmp_path):

@@ -7,6 +7,7 @@ projections of Llama.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from octavo.backends.ops import ByteArray, StoredTensor
 from octavo.config import ModelConfig
@@ -50,6 +51,12 @@ class GGUFSource:
         if name not in self._tensors:
             raise CheckpointError(f"{self._file.path} holds no parameter {name}")
         return self._tensors[name]
+
+
+def rows_in_pairs(num_rows: int, num_heads: int) -> NDArray[np.intp]:
+    """Which row of Hugging Face's order each row in GGUF's is: what split_halves undoes."""
+    halves = np.arange(num_rows).reshape(num_heads, 2, -1)
+    return halves.swapaxes(1, 2).reshape(num_rows)
 
 
 def split_halves(rows: ByteArray, num_heads: int) -> ByteArray:

@@ -1,4 +1,4 @@
-"""How the parameters of a GGUF file are called in Hugging Face's checkpoints."""
+"""How the parameters of a GGUF file are called in Hugging Face's checkpoints, and the other way round."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _HF_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_GGUF_PARTS = {hf_name: part for part, hf_name in _HF_NAMES.items()}
+_HF_NAME = re.compile(r"(?:model\.layers\.(?P<layer>\d+)\.)?(?P<part>.+)\.(?P<kind>weight|bias)")
 _GGUF_NAME = re.compile(r"(?:blk\.(?P<layer>\d+)\.)?(?P<part>\w+)\.(?P<kind>weight|bias)")
 
 
@@ -32,3 +34,12 @@ def hugging_face_name(name: str) -> str:
         return name
     layer = "" if match["layer"] is None else f"model.layers.{match['layer']}."
     return f"{layer}{_HF_NAMES[match['part']]}.{match['kind']}"
+
+
+def gguf_name(name: str) -> str:
+    """The GGUF name of a Hugging Face parameter, one of weights.parameters."""
+    match = _HF_NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name} is no parameter of a model")
+    layer = "" if match["layer"] is None else f"blk.{match['layer']}."
+    return f"{layer}{_GGUF_PARTS[match['part']]}.{match['kind']}"

@@ -24,7 +24,7 @@ from octavo.quantization.gguf_types import num_bytes
 from octavo.weights.gguf_file import DEFAULT_ALIGNMENT, TYPE_NAMES
 
 _VERSION = 3
-_U32_TYPE = 4  # of a metadata value
+_U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9  # types of metadata values
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,21 @@ class NewTensor:
     read_parts: Callable[[], Iterable[bytes | memoryview]]
 
 
-def u32_entry(key: str, value: int) -> bytes:
-    """A metadata entry that holds a whole number."""
-    return _string(key) + struct.pack("<II", _U32_TYPE, value)
+def entry(key: str, value: bool | int | float | str | Sequence[str] | Sequence[int]) -> bytes:
+    """A metadata entry. A whole number has no sign, those in a list have one."""
+    match value:
+        case bool():
+            return _string(key) + struct.pack("<I?", _BOOL, value)
+        case int():
+            return _string(key) + struct.pack("<II", _U32, value)
+        case float():
+            return _string(key) + struct.pack("<If", _F32, value)
+        case str():
+            return _string(key) + struct.pack("<I", _STRING) + _string(value)
+    texts = [_string(item) for item in value if isinstance(item, str)]
+    item_type = _STRING if len(texts) == len(value) else _I32
+    items = b"".join(texts) if item_type == _STRING else struct.pack(f"<{len(value)}i", *value)
+    return _string(key) + struct.pack("<IIQ", _ARRAY, item_type, len(value)) + items
 
 
 def write_gguf(path: Path, entries: Sequence[bytes], tensors: Sequence[NewTensor]) -> None:
