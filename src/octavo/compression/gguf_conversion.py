@@ -38,8 +38,9 @@ def metadata_entries(checkpoint: Checkpoint) -> list[bytes]:
     entries.append(entry("tokenizer.ggml.token_type", vocabulary.types))
     entries.append(entry("tokenizer.ggml.merges", vocabulary.merges))
     id_by_token = {token: token_id for token_id, token in enumerate(vocabulary.tokens)}
-    if spec.bos_token is not None:
-        entries.append(entry("tokenizer.ggml.bos_token_id", id_by_token[spec.bos_token]))
+    bos_id = id_by_token.get(spec.bos_token or "")
+    if bos_id is not None:
+        entries.append(entry("tokenizer.ggml.bos_token_id", bos_id))
     for name, token_id in zip(_END_NAMES, _end_ids(checkpoint, id_by_token), strict=False):
         entries.append(entry(f"tokenizer.ggml.{name}_token_id", token_id))
     entries.append(entry("tokenizer.ggml.add_bos_token", _adds_bos(spec)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.quantization.codes import CodedMatrix, StoredLayer, unpack, whole_numbers
+from octavo.quantization.codes import CodedMatrix, StoredLayer, whole_numbers
 
 BITS = 4
 COLUMN_OF_NIBBLE = (0, 2, 4, 6, 1, 3, 5, 7)  # nibble i of a word, from the lowest, is that column of its eight
@@ -37,23 +37,28 @@ class AWQ:
         scales = layer.array("scales")  # [G, N]
         codes = unpack_columns(layer.array("qweight"))
         return whole_numbers(
-            np.ascontiguousarray(codes.T),
-            unpack_columns(layer.array("qzeros")).T,
+            codes,
+            unpack_columns(layer.array("qzeros")),
             scales.T,
             bits=BITS,
-            group_size=len(codes) // len(scales),
+            group_size=codes.shape[1] // len(scales),
         )
 
 
 def unpack_columns(words: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """[R, N / 8] -> [R, N]."""
-    columns = np.empty((*words.shape, 8), np.uint8)
-    columns[..., COLUMN_OF_NIBBLE] = unpack(words, BITS)
-    return columns.reshape(len(words), -1)
+    """[R, N / 8] -> [N, R]."""
+    num_rows, num_words = words.shape
+    octets = np.ascontiguousarray(words).astype("<i4", copy=False).view(np.uint8)  # [R, N / 2]
+    columns = np.ascontiguousarray(octets.T).reshape(num_words, 4, num_rows)  # while they are half as many
+    codes = np.empty((num_words, 8, num_rows), np.uint8)
+    for nibble, column in enumerate(COLUMN_OF_NIBBLE):
+        octet = columns[:, nibble // 2]
+        codes[:, column] = octet >> BITS if nibble % 2 else octet & 15
+    return codes.reshape(-1, num_rows)
 
 
 def pack_columns(columns: NDArray[np.uint8]) -> NDArray[np.int32]:
-    """[R, N] -> [R, N / 8]: what unpack_columns undoes."""
+    """[R, N] -> [R, N / 8]: what unpack_columns undoes, but for its turning rows into columns."""
     nibbles = columns.reshape(len(columns), -1, 8)[..., COLUMN_OF_NIBBLE].astype(np.uint32)
     shifts = np.arange(0, 32, BITS, dtype=np.uint32)
     return np.bitwise_or.reduce(nibbles << shifts, axis=-1).view(np.int32)
