@@ -93,7 +93,8 @@ def compressed(layout: str, weights: dict[str, Any]) -> Recipe:
         numbers = compressor.decompress(dict(tensors), scheme)["weight"]
         return tensors, numbers
 
-    group = {"targets": ["Linear"], "weights": weights, "input_activations": None, "output_activations": None}
+    # Without a format of its own, transformers takes a group whose activations are floats to be pack-quantized.
+    group = {"targets": ["Linear"], "format": layout, "weights": weights, "input_activations": None}
     config = {"quant_method": "compressed-tensors", "format": layout, "config_groups": {"group_0": group}}
     return Recipe(config | {"ignore": ["lm_head"], "quantization_status": "compressed"}, pack)
 
