@@ -24,12 +24,13 @@ constexpr int64_t kMinTaskProducts = int64_t{1} << 19;  // fewer are done sooner
 constexpr int kRowStep = 4;                             // rows are computed in so many at once, some for nothing
 constexpr int64_t kSignedBytes = kPanel * kGroupSize;   // of a group of a panel
 
-// A tile of rows times a panel.
+// Tiles of rows, of as many each, times a panel.
 struct Product {
-    const int8_t* x;        // [group][row][32]
-    const float* x_scales;  // [group][row], as the next
+    const int8_t* x;        // [tile][group][row][32]
+    const float* x_scales;  // [tile][group][row], as the next
     const float* x_sums;
-    int num_rows;
+    int num_rows;  // of a tile
+    int64_t num_tiles;
     const int8_t* codes;     // of the panel, signed
     const uint16_t* scales;  // of the panel
     int64_t num_groups;
@@ -39,39 +40,39 @@ struct Product {
     int64_t residual_stride;
     float* out;
     int64_t out_stride;
-    int num_columns;  // of the panel that are wanted
-    // Of each group of what will be unpacked next, the lines to fetch meanwhile: every line_step-th.
-    const uint8_t* ahead;
-    int64_t first_line;
-    int64_t line_step;
+    int num_columns;       // of the panel that are wanted
+    const uint8_t* ahead;  // codes of what comes next, to be fetched meanwhile
 };
 
-// Sums of products of a group: a matrix of whole numbers, [rows][16].
-inline void multiply_group(const Product& product, int64_t g, int32_t* sums) {
-    _tile_zero(0);
-    _tile_loadd(1, product.x + g * product.num_rows * kGroupSize, kGroupSize);
-    _tile_loadd(2, product.codes + g * kSignedBytes, kPanel * 4);
-    _tile_dpbssd(0, 1, 2);
-    _tile_stored(0, sums, kPanel * sizeof(int32_t));
+// Sums of products as they leave the tiles: floats 1.5 * 2^23 + n, in whose last bits n was added up as whole numbers
+// are. Subtracting 1.5 * 2^23 leaves n, and next to tiles a subtraction is twice as fast as a conversion.
+constexpr float kRound = 12582912.0f;
+using Sums = float[kMaxTileRows * kPanel];
+
+struct Rounds {
+    alignas(64) Sums rows;
+};
+constexpr Rounds make_rounds() {
+    Rounds rounds{};
+    for (float& round : rounds.rows) round = kRound;
+    return rounds;
 }
+constexpr Rounds kRounds = make_rounds();
 
 // Adds what a group contributes. ROWS are the product's or more; what the others get is never looked at.
 template <class Codes, int ROWS>
-[[gnu::always_inline]] inline void add_group(const Product& product, int64_t g, const int32_t* sums,
-                                             Vec (&totals)[ROWS]) {
-    const uint16_t* halves = product.scales + (g >> product.shift) * kGroupHalves<Codes>;
-    const Vec scale = load_halves(halves);
-    const float* x_scales = product.x_scales + g * product.num_rows;
+[[gnu::always_inline]] inline void add_group(const uint16_t* scales, const float* x_scales, const float* x_sums,
+                                             const Sums& sums, Vec (&totals)[ROWS]) {
+    const Vec scale = load_halves(scales);
 #pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r) {
-        const Vec sum = __builtin_convertvector(load_integers(sums + r * kPanel), Vec);
+        const Vec sum = load(sums + r * kPanel) - broadcast(kRound);
         Vec total = fma(sum, scale * broadcast(x_scales[r]), totals[r]);
         keep(total);
         totals[r] = total;
     }
     if constexpr (Codes::kRange.has_minimum()) {
-        const Vec minimum = load_minimum<Codes>(halves, scale);
-        const float* x_sums = product.x_sums + g * product.num_rows;
+        const Vec minimum = load_minimum<Codes>(scales, scale);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) {
             Vec total = fma(minimum, broadcast(x_sums[r]), totals[r]);
@@ -81,27 +82,63 @@ template <class Codes, int ROWS>
     }
 }
 
-template <class Codes, int ROWS>
-[[gnu::noinline]] void multiply_tile(const Product& product) {
-    // Of two groups: while one is added, the next is on its way.
-    alignas(64) int32_t sums[2][kMaxTileRows * kPanel];
-    Vec totals[ROWS] = {};
-    multiply_group(product, 0, sums[0]);
-    for (int64_t g = 0; g < product.num_groups; ++g) {
-        if (g + 1 < product.num_groups) multiply_group(product, g + 1, sums[(g + 1) % 2]);
-        for (int64_t i = product.first_line * 64; i < Codes::kGroupBytes; i += product.line_step * 64)
-            __builtin_prefetch(product.ahead + g * Codes::kGroupBytes + i);
-        add_group<Codes>(product, g, sums[g % 2], totals);
-    }
+// Writes the totals of a tile.
+template <int ROWS>
+[[gnu::always_inline]] inline void finish_tile(const Product& product, int64_t tile, const Vec (&totals)[ROWS]) {
     const __mmask16 columns = static_cast<__mmask16>((1u << product.num_columns) - 1);
     const Vec bias = product.bias == nullptr ? Vec{} : load(product.bias);
+    float* out = product.out + tile * product.num_rows * product.out_stride;
+    const auto store_rows = [&](const auto& add_residual) {
 #pragma GCC unroll 16
-    for (int r = 0; r < ROWS; ++r) {
-        if (r >= product.num_rows) break;
-        Vec total = totals[r] + bias;
-        if (product.residual != nullptr)
-            total = (Vec)_mm512_maskz_loadu_ps(columns, product.residual + r * product.residual_stride) + total;
-        _mm512_mask_storeu_ps(product.out + r * product.out_stride, columns, (__m512)total);
+        for (int r = 0; r < ROWS; ++r) {
+            if (r > ROWS - kRowStep && r >= product.num_rows) break;
+            _mm512_mask_storeu_ps(out + r * product.out_stride, columns, (__m512)add_residual(r, totals[r] + bias));
+        }
+    };
+    if (product.residual == nullptr) return store_rows([](int, Vec total) { return total; });
+    const float* residual = product.residual + tile * product.num_rows * product.residual_stride;
+    store_rows([&](int r, Vec total) {
+        return (Vec)_mm512_maskz_loadu_ps(columns, residual + r * product.residual_stride) + total;
+    });
+}
+
+template <class Codes, int ROWS>
+[[gnu::noinline]] void multiply_tiles(const Product& product) {
+    const int64_t rows = product.num_rows, num_groups = product.num_groups, num_tiles = product.num_tiles;
+    const int8_t *x = product.x, *codes = product.codes, *codes_end = codes + num_groups * kSignedBytes;
+    const float *x_scales = product.x_scales, *x_sums = product.x_sums;
+    const int shift = product.shift;
+    alignas(64) Sums sums[2];
+    Sums *stored = &sums[0], *added = &sums[1];
+    int64_t stride = kGroupSize;  // one register for all, too few being left
+    asm("" : "+r"(stride));
+    // The sums of a group are stored while the next one is multiplied, and added while the one after that is.
+    const auto multiply_next = [&]() __attribute__((always_inline)) {
+        std::swap(stored, added);
+        load_tile<1, 1>(x, stride);
+        load_tile<2, 2>(codes, stride);
+        store_tile<0, 2>(*stored, stride);
+        load_tile<0, 2>(kRounds.rows, stride);
+        add_products<0, 1, 2>();
+        x += rows * kGroupSize;
+        codes += kSignedBytes;
+        if (codes == codes_end) codes = product.codes;
+    };
+    const uint8_t* ahead = product.ahead;
+    const int64_t ahead_bytes = Codes::kGroupBytes / num_tiles;  // for each group of each tile
+    multiply_next();
+    multiply_next();
+    for (int64_t tile = 0; tile < num_tiles; ++tile) {
+        Vec totals[ROWS] = {};
+        for (int64_t g = 0; g < num_groups; ++g) {
+            multiply_next();
+            for (int64_t i = 0; i < ahead_bytes; i += 64) __builtin_prefetch(ahead + i);
+            ahead += ahead_bytes;
+            add_group<Codes>(product.scales + (g >> shift) * kGroupHalves<Codes>, x_scales, x_sums, *added, totals);
+            x_scales += rows;
+            x_sums += rows;
+        }
+        finish_tile(product, tile, totals);
     }
 }
 
@@ -110,7 +147,7 @@ void multiply_rows(const Product& product) {
     if constexpr (ROWS > kRowStep) {
         if (product.num_rows <= ROWS - kRowStep) return multiply_rows<Codes, ROWS - kRowStep>(product);
     }
-    multiply_tile<Codes, ROWS>(product);
+    multiply_tiles<Codes, ROWS>(product);
 }
 
 // The codes of a panel as signed bytes, [K / 4][16][4].
@@ -147,22 +184,25 @@ void multiply_amx(ThreadPool& pool, const QuantizedPanels<Codes>& weight, const 
         const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
         const int64_t last_tile = num_tiles * (row_task + 1) / num_row_tasks;
         const int64_t last_panel = weight.num_panels() * (panel_task + 1) / num_panel_tasks;
-        const TileShapes shapes(tile_rows);
+        const TileShapes shapes({{tile_rows, kPanel * 4}, {tile_rows, kGroupSize}, {kGroupSize / 4, kPanel * 4}});
         const int64_t first_tile = num_tiles * row_task / num_row_tasks;
         for (int64_t panel = weight.num_panels() * panel_task / num_panel_tasks; panel < last_panel; ++panel) {
             const int64_t column = panel * kPanel;
             const int8_t* codes = unpack(weight, panel);
-            for (int64_t tile = first_tile; tile < last_tile; ++tile) {
+            const auto multiply = [&](int64_t tile, int64_t count) {
                 const int64_t at = rows.offset(tile), row = tile * tile_rows;
                 multiply_rows<Codes>({rows.codes + at * kGroupSize, rows.scales + at, rows.scaled_sums + at,
-                                      rows.rows(tile), codes, weight.group_scales(panel, 0), weight.num_groups,
+                                      rows.rows(tile), count, codes, weight.group_scales(panel, 0), weight.num_groups,
                                       weight.shift, weight.bias == nullptr ? nullptr : weight.bias + column,
                                       residual == nullptr ? nullptr : residual->row(row) + column,
                                       residual == nullptr ? 0 : residual->row_stride, out.row(row) + column,
                                       out.row_stride,
                                       static_cast<int>(std::min<int64_t>(kPanel, weight.num_outputs - column)),
-                                      weight.group_codes(panel + 1, 0), tile - first_tile, last_tile - first_tile});
-            }
+                                      weight.group_codes(panel + 1, 0)});
+            };
+            const int64_t num_full = std::min(last_tile, x.num_rows() / tile_rows);
+            if (first_tile < num_full) multiply(first_tile, num_full - first_tile);
+            if (num_full < last_tile) multiply(num_full, 1);
         }
     });
 }

@@ -8,7 +8,7 @@ namespace octavo {
 namespace {
 
 constexpr int kGroupVecs = kGroupSize / kWidth;
-constexpr int64_t kSpareRows = 16;  // of a group: they may be read where a tile has fewer, but mean nothing
+constexpr int64_t kSpareRows = 64;                      // of a group: they may be read after the last, but mean nothing
 constexpr int64_t kMinTaskElements = int64_t{1} << 13;  // fewer are done sooner than another thread has heard of them
 
 // The largest absolute value of a group, infinity if one is not finite.
