@@ -11,21 +11,23 @@ constexpr int kGroupVecs = kGroupSize / kWidth;
 constexpr int64_t kSpareRows = 64;                      // of a group: they may be read after the last, but mean nothing
 constexpr int64_t kMinTaskElements = int64_t{1} << 13;  // fewer are done sooner than another thread has heard of them
 
-// The largest absolute value of a group, infinity if one is not finite.
-inline float largest_size(const float* x) {
+// The bits of the largest absolute value of a group, of each lane: as whole numbers those of infinity and NaN are
+// larger than all others.
+inline IntVec largest_bits(const float* x) {
     IntVec largest = {};
     for (int i = 0; i < kGroupVecs; ++i) {
         const IntVec bits = (IntVec)load(x + i * kWidth) & 0x7fffffff;
-        largest = bits > largest ? bits : largest;  // as whole numbers the bits of NaN are the largest
+        largest = bits > largest ? bits : largest;
     }
-    const IntVec infinity = largest * 0 + 0x7f800000;
-    return max((Vec)(largest > infinity ? infinity : largest));
+    return largest;
 }
 
 #if defined(__AVX512F__)
 
 inline void store_codes(int8_t* to, const IntVec (&codes)[kGroupVecs]) {
-    for (int i = 0; i < kGroupVecs; ++i) _mm512_mask_cvtepi32_storeu_epi8(to + i * kWidth, 0xffff, (__m512i)codes[i]);
+    for (int i = 0; i < kGroupVecs; ++i)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i * kWidth),
+                         _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)codes[i]));
 }
 
 #elif defined(__AVX2__)
@@ -71,45 +73,40 @@ inline void store_codes(int16_t* to, const IntVec (&codes)[kGroupVecs]) {
     }
 }
 
-// Writes the codes round(x * inverse) of a group and returns their sum.
+// Writes the codes round(x * inverse) of a group and returns their sum, in parts.
 template <class Activation>
-inline float quantize_group(const float* x, float inverse, Activation* codes) {
+inline IntVec quantize_group(const float* x, float inverse, Activation* codes) {
     const Vec round = broadcast(12582912.0f);  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-    Vec sums = {};
-    IntVec whole[kGroupVecs];
+    IntVec total = {}, whole[kGroupVecs];
     for (int i = 0; i < kGroupVecs; ++i) {
-        const Vec shifted = load(x + i * kWidth) * inverse + round;
-        sums += shifted - round;
-        whole[i] = (IntVec)shifted - (IntVec)round;
+        whole[i] = (IntVec)(load(x + i * kWidth) * inverse + round) - (IntVec)round;
+        total += whole[i];
     }
     store_codes(codes, whole);
-    return sum(sums);
+    return total;
 }
 
-constexpr int64_t kMostGroups = 16;  // whose numbers are computed together, that none waits for another's
-
-// The codes of some groups that follow each other, those of the next `stride` further on, and of each its scale and
-// the sum of its codes.
+// The codes of up to kWidth groups that follow each other, those of the next `stride` further on, and of each its scale
+// and the sum of its codes.
 template <class Activation>
 void quantize_groups(const float* x, int64_t count, Activation* codes, int64_t stride, float* scales, float* sums) {
-    alignas(64) float inverses[kMostGroups] = {};
-    for (int64_t g = 0; g < count; ++g) scales[g] = largest_size(x + g * kGroupSize);
-    for (int64_t g = 0; g < count; g += kWidth) {
-        const Vec largest = load(scales + g), infinity = broadcast(std::numeric_limits<float>::infinity());
-        const Vec smallest = broadcast(0x1p-100f);
-        const Vec nan = broadcast(std::numeric_limits<float>::quiet_NaN());
-        const Vec inverse = 127.0f / largest;
-        store(inverses + g, largest < smallest ? Vec{} : largest < infinity ? inverse : Vec{});
-        store(scales + g, largest < smallest ? Vec{} : largest < infinity ? largest / 127.0f : nan);
-    }
+    IntVec parts[kWidth] = {};
+    for (int64_t g = 0; g < count; ++g) parts[g] = largest_bits(x + g * kGroupSize);
+    const IntVec bits = combine_each(parts, [](IntVec a, IntVec b) { return a > b ? a : b; });
+    const Vec largest = (Vec)bits;
+    const IntVec is_finite = bits < 0x7f800000, is_small = largest < 0x1p-100f;
+    alignas(64) float inverses[kWidth];
+    store(inverses, is_small ? Vec{} : is_finite ? 127.0f / largest : Vec{});
+    store(scales, is_small ? Vec{} : is_finite ? largest / 127.0f : broadcast(std::numeric_limits<float>::quiet_NaN()));
     for (int64_t g = 0; g < count; ++g) {
+        parts[g] = IntVec{};
         if (inverses[g] > 0) {
-            sums[g] = quantize_group(x + g * kGroupSize, inverses[g], codes + g * stride);
+            parts[g] = quantize_group(x + g * kGroupSize, inverses[g], codes + g * stride);
         } else {
             std::fill_n(codes + g * stride, kGroupSize, Activation{0});
-            sums[g] = 0;
         }
     }
+    store(sums, __builtin_convertvector(combine_each(parts, [](IntVec a, IntVec b) { return a + b; }), Vec));
 }
 
 // Copies a row to `to`, followed by zeros up to the end of its last group.
@@ -140,16 +137,16 @@ QuantizedRows<typename Dot::Activation> quantize_rows(ThreadPool& pool, const Ro
     const QuantizedRows<Activation> rows{codes, scales, starts, scaled_sums, x.num_rows(), groups, tile_rows};
     const auto quantize_row = [=](int64_t t, const float* row) {
         const int64_t tile = t / tile_rows, tile_size = rows.rows(tile);
-        for (int64_t begin = 0; begin < groups; begin += kMostGroups) {
-            const int64_t count = std::min(kMostGroups, groups - begin);
+        for (int64_t begin = 0; begin < groups; begin += kWidth) {
+            const int64_t count = std::min<int64_t>(kWidth, groups - begin);
             int64_t i = rows.offset(tile) + begin * tile_size + t % tile_rows;
-            alignas(64) float scale[kMostGroups] = {}, sum[kMostGroups];
+            alignas(64) float scale[kWidth], sum[kWidth];
             quantize_groups(row + begin * kGroupSize, count, codes + i * kGroupSize, tile_size * kGroupSize, scale,
                             sum);
             for (int64_t g = 0; g < count; ++g, i += tile_size) {
                 scales[i] = scale[g];
                 scaled_sums[i] = scale[g] * sum[g];
-                starts[i] = Dot::encode(-offset * static_cast<int32_t>(sum[g]));
+                if (offset != 0) starts[i] = Dot::encode(-offset * static_cast<int32_t>(sum[g]));
             }
         }
     };

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__FMA__)
 #include <immintrin.h>
@@ -132,6 +133,27 @@ inline float sum(Vec v) {
 
 inline float max(Vec v) {
     return combine_lanes(v, [](auto a, auto b) { return a > b ? a : b; });
+}
+
+// Lanes [0, SIZE), [2 SIZE, 3 SIZE), ... of a and, between them, those of b; with FROM = SIZE all others.
+template <int SIZE, int FROM, class Vector, int... LANES>
+inline Vector take_blocks(Vector a, Vector b, std::integer_sequence<int, LANES...>) {
+    return __builtin_shufflevector(a, b, (LANES & ~SIZE) + FROM + (LANES & SIZE ? kWidth : 0)...);
+}
+
+// Lane i of the result combines all lanes of v[i].
+template <int SIZE = kWidth / 2, class Vector, class Combine>
+inline Vector combine_each(const Vector (&v)[2 * SIZE], const Combine& combine) {
+    using Lanes = std::make_integer_sequence<int, kWidth>;
+    Vector halves[SIZE];
+    for (int i = 0; i < SIZE; ++i)
+        halves[i] = combine(take_blocks<SIZE, 0>(v[i], v[i + SIZE], Lanes{}),
+                            take_blocks<SIZE, SIZE>(v[i], v[i + SIZE], Lanes{}));
+    if constexpr (SIZE == 1) {
+        return halves[0];
+    } else {
+        return combine_each<SIZE / 2>(halves, combine);
+    }
 }
 
 // e^x within 2 ulp (Cephes' expf): x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r with a polynomial for e^r.
