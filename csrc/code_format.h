@@ -30,8 +30,9 @@ struct ByteCodes {
         return load_codes(group + i * 4 * kPanel + c * 4 * kWidth);
     }
     static int get(const uint8_t* group, int output, int k) { return group[k / 4 * 4 * kPanel + output * 4 + k % 4]; }
-    static void set(uint8_t* group, int output, int k, int code) {
-        group[k / 4 * 4 * kPanel + output * 4 + k % 4] = static_cast<uint8_t>(code);
+    // The bytes of an output's 32 codes.
+    static void set(uint8_t* group, int output, const uint8_t* bytes) {
+        for (int i = 0; i < kGroupSize / 4; ++i) std::memcpy(group + (i * kPanel + output) * 4, bytes + i * 4, 4);
     }
 };
 
@@ -46,9 +47,13 @@ struct Nibbles {
     static int get(const uint8_t* group, int output, int k) {
         return group[k / 8 * 4 * kPanel + output * 4 + k % 4] >> k % 8 / 4 * 4 & 15;
     }
-    // The group must be zero before.
-    static void set(uint8_t* group, int output, int k, int code) {
-        group[k / 8 * 4 * kPanel + output * 4 + k % 4] |= static_cast<uint8_t>(code << k % 8 / 4 * 4);
+    // The nibbles of an output's 32 codes, in a byte each.
+    static void set(uint8_t* group, int output, const uint8_t* nibbles) {
+        for (int i = 0; i < kGroupSize / 8; ++i) {
+            const uint32_t low = load_four_bytes(nibbles + i * 8), high = load_four_bytes(nibbles + i * 8 + 4);
+            const uint32_t pairs = low | high << 4;
+            std::memcpy(group + (i * kPanel + output) * 4, &pairs, 4);
+        }
     }
 };
 
@@ -74,8 +79,12 @@ class TableCodes {
         return look_up(load_codes(bytes_), Nibbles::load(group, i, c));
     }
     int get(const uint8_t* group, int output, int k) const { return bytes_[Nibbles::get(group, output, k)]; }
-    // The code must be in the table, the group zero before.
-    void set(uint8_t* group, int output, int k, int code) const { Nibbles::set(group, output, k, places_[code]); }
+    // The bytes must be in the table.
+    void set(uint8_t* group, int output, const uint8_t* bytes) const {
+        uint8_t places[kGroupSize];
+        for (int k = 0; k < kGroupSize; ++k) places[k] = places_[bytes[k]];
+        Nibbles::set(group, output, places);
+    }
 
   private:
     alignas(64) uint8_t bytes_[sizeof(CodeVec)];  // the table, for every 16 bytes of a vector

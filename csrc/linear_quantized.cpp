@@ -219,7 +219,9 @@ void QuantizedWeight<Codes>::pack_group(const CodeGroup* groups, int64_t count, 
     std::fill_n(scales, kGroupHalves<Codes>, uint16_t{0});
     for (int j = 0; j < count; ++j) {
         const CodeGroup& group = groups[j * (kDecodeSize / kGroupSize)];
-        for (int k = 0; k < kGroupSize; ++k) format_.set(codes, j, k, group.codes[k] - Codes::kRange.smallest);
+        uint8_t bytes[kGroupSize];
+        for (int k = 0; k < kGroupSize; ++k) bytes[k] = static_cast<uint8_t>(group.codes[k] - Codes::kRange.smallest);
+        format_.set(codes, j, bytes);
         scales[j] = half_of_float(group.scale);
         if (Codes::kRange.has_minimum()) scales[kPanel + j] = half_of_float(group.minimum);
     }
