@@ -64,7 +64,7 @@ class KernelBenchmark:
     def linear(self, kind: str, num_inputs: int, num_outputs: int, num_rows: int) -> dict[str, Any]:
         """x @ W.T with weights of this kind that come from memory."""
         tensor = self._rng.standard_normal((num_outputs, num_inputs), np.float32)
-        part = ("F32", tensor.view(np.uint8), num_inputs)
+        part = ("F32", tensor.view(np.uint8), num_inputs, None)
         weights = [self._extension.LinearWeight.pack(self._pool, kind, [part], None)]
         num_bytes = weights[0].num_bytes
         num_weights = max(1, COLD_BYTES // num_bytes) if num_rows < 64 else 2
