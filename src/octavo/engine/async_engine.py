@@ -75,10 +75,7 @@ class AsyncEngine:
         """Start the engine process and return at once; `status` and `wait_until_ready` tell how it goes."""
         self._client = await CoreClient.launch(self._config, self._log_format)
         watch = HeartbeatWatch(self._client, self._life)
-        self._tasks = [
-            asyncio.create_task(self._receive(self._client, watch)),
-            asyncio.create_task(watch.keep()),
-        ]
+        self._tasks = [asyncio.create_task(self._receive(self._client, watch)), asyncio.create_task(watch.keep())]
 
     async def wait_until_ready(self) -> None:
         """Wait for the end of the start. Raises EngineUnavailableError, with the cause, if it failed."""

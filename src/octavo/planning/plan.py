@@ -108,9 +108,7 @@ def _plan_memory(
         limit_bytes=memory_bytes,
         weight_bytes_by_kind=weight_bytes_by_kind,
         activation_bytes=step_activation_bytes(
-            header.config,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            max_num_seqs=config.max_num_seqs,
+            header.config, max_num_batched_tokens=config.max_num_batched_tokens, max_num_seqs=config.max_num_seqs
         ),
     )
     usable_bytes = int(memory_bytes * (config.gpu_memory_utilization or 1.0))

@@ -17,10 +17,7 @@ A_STEP_A_SECOND = CostModel(fixed_s=1.0, token_s=0.0, pair_s=0.0)
 
 def worked_example() -> list[Timeline]:
     """Static batching, and continuous batching, in which a slot is given away as soon as its request ends."""
-    policies: dict[str, BatchingPolicy] = {
-        "static": StaticBatching(NUM_SLOTS),
-        "continuous": ContinuousBatching(),
-    }
+    policies: dict[str, BatchingPolicy] = {"static": StaticBatching(NUM_SLOTS), "continuous": ContinuousBatching()}
     settings = EngineSettings(num_blocks=64, max_num_seqs=NUM_SLOTS)
     timelines = []
     for name, batching in policies.items():

@@ -35,10 +35,7 @@ class GPTQ:
                 f"qweight holds {num_words} words for {num_inputs} inputs and the configuration says "
                 f"{self._bits} bits; octavo reads GPTQ of 4 and of 8 bits"
             )
-        expected = {
-            "qweight": (num_inputs * bits // 32, num_outputs),
-            "qzeros": (num_groups, num_outputs * bits // 32),
-        }
+        expected = {"qweight": (num_inputs * bits // 32, num_outputs), "qzeros": (num_groups, num_outputs * bits // 32)}
         for part, shape in expected.items():
             if layer.shape(part) != shape:
                 raise ValueError(f"{part} has shape {list(layer.shape(part))}, expected {list(shape)}")

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from random import Random
 
 from octavo.core.executor import FinishedStep
-from octavo.core.messages import (
-    ModelRunnerOutput,
-    NewRow,
-    SampledRow,
-    ScheduledRow,
-    SchedulerOutput,
-    TokenLogprobs,
-)
+from octavo.core.messages import ModelRunnerOutput, NewRow, SampledRow, ScheduledRow, SchedulerOutput, TokenLogprobs
 from octavo.sim.solo import ROOT_DIGEST, choose_token, extend_digest, score_next
 
 NEVER_WRITTEN = -1  # no digest

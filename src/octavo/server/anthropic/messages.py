@@ -43,11 +43,7 @@ async def create_message(request: Request, body: MessagesRequest) -> Response | 
     serving = serving_of(request)
     model = serving.model_name(body.model)
     fields = GenerationFields(
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_k=body.top_k,
-        stop=body.stop_sequences,
-        stream=body.stream,
+        temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, stop=body.stop_sequences, stream=body.stream
     )
     params = sampling_params(fields, serving.engine.ready, max_tokens=body.max_tokens, logprobs=None)
     if body.output_config.format is not None:
