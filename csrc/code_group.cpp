@@ -15,16 +15,27 @@ float scale_of(float x, int by) {
     return float_of_half(float_of_half(half) < exact ? half + 1 : half);
 }
 
+// The one of up to 32 weights that `choose` prefers to all others.
+template <class Choose>
+float extreme(const float* weights, int count, const Choose& choose) {
+    float padded[kGroupSize];
+    std::fill(std::copy_n(weights, count, padded), padded + kGroupSize, weights[0]);
+    Vec chosen = load(padded);
+    for (int i = kWidth; i < kGroupSize; i += kWidth) chosen = choose(chosen, load(padded + i));
+    return combine_lanes(chosen, choose);
+}
+
 }  // namespace
 
 CodeGroup quantize_weights(const float* weights, int count, const CodeRange& range) {
-    const auto [smallest, largest] = std::minmax_element(weights, weights + count);
+    const float smallest = extreme(weights, count, [](auto a, auto b) { return a < b ? a : b; });
+    const float largest = extreme(weights, count, [](auto a, auto b) { return a > b ? a : b; });
     CodeGroup group{};
     if (range.has_minimum()) {
-        group.minimum = float_of_half(half_of_float(*smallest));
-        group.scale = scale_of(*largest - group.minimum, range.largest);
+        group.minimum = float_of_half(half_of_float(smallest));
+        group.scale = scale_of(largest - group.minimum, range.largest);
     } else {
-        group.scale = scale_of(std::max(*largest, -*smallest), range.largest);
+        group.scale = scale_of(std::max(largest, -smallest), range.largest);
     }
     if (!(group.scale > 0)) return group;
     for (int k = 0; k < count; ++k) {

@@ -203,6 +203,7 @@ void QuantizedWeight<Codes>::pack_panel(const StoredMatrix& weight, int64_t pane
     constexpr int64_t kMost = kDecodeSize / kGroupSize;
     CodeGroup groups[kPanel][kMost];
     const int64_t count = std::min<int64_t>(kPanel, num_outputs() - panel * kPanel);
+    for (int64_t j = 0; j < count; ++j) weight.prefetch(panel * kPanel + j);  // they are read a piece of each in turn
     for (int64_t k = 0; k < num_inputs(); k += kDecodeSize) {
         const int64_t end = std::min(k + kDecodeSize, num_inputs());
         for (int64_t j = 0; j < count; ++j) weight.decode_codes(panel * kPanel + j, k, end, Codes::kRange, groups[j]);

@@ -76,6 +76,12 @@ const int8_t* StoredMatrix::table() const {
     return std::all_of(parts_.begin(), parts_.end(), has_it) ? table : nullptr;
 }
 
+void StoredMatrix::prefetch(int64_t i) const {
+    const StoredPart& part = part_of(i);
+    for (int64_t byte = 0; byte < part.format->row_bytes(num_columns_); byte += 64)
+        __builtin_prefetch(part.block(i, 0) + byte);
+}
+
 void StoredMatrix::decode(int64_t i, int64_t begin, int64_t end, float* out) const {
     const StoredPart& part = part_of(i);
     const QuantFormat& format = *part.format;

@@ -58,6 +58,9 @@ class StoredMatrix {
     // The table of 16 that holds the codes of every part, or null.
     const int8_t* table() const;
 
+    // Begins to fetch row i from memory.
+    void prefetch(int64_t i) const;
+
     // Columns [begin, end) of row i as floats. `begin` is a multiple of kDecodeSize.
     void decode(int64_t i, int64_t begin, int64_t end, float* out) const;
 
