@@ -36,8 +36,8 @@ bool has_avx512_features() {
 
 bool has_tiles() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kTile) != 0 && (edx & kInt8) != 0;
+    constexpr unsigned kBFloat16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25, kAll = kBFloat16 | kTile | kInt8;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAll) == kAll;
 }
 
 // A process must ask for the registers of AMX before it may use them; Linux may refuse.

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "half.h"
+#include "linear_tiles.h"
 #include "panel.h"
 
 namespace octavo {
@@ -242,6 +243,14 @@ void FloatWeight<Element>::multiply(ThreadPool& pool, const RowSource& x, const 
                           num_panels() * (panel_task + 1) / num_panel_tasks});
     });
 }
+
+#if defined(__AMX_BF16__)
+template <>
+void FloatWeight<PairedBFloat16>::multiply(ThreadPool& pool, const RowSource& x, const ConstMatrix* residual,
+                                           Matrix out) const {
+    multiply_in_tiles(pool, {&elements_.data()->value, num_outputs(), panels().num_k, bias()}, x, residual, out);
+}
+#endif
 
 }  // namespace
 

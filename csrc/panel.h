@@ -55,13 +55,17 @@ struct PanelRows<int8_t> {
 };
 
 // bfloat16 in an order of its own: of rows k and k + 1, four columns each and so on, so that one instruction widens a
-// vector's worth of either.
+// vector's worth of either. For tile registers the two of each column, and whole blocks of 32 rows.
 struct PairedBFloat16 {
     BFloat16 value;
 };
 
 template <>
 struct PanelRows<PairedBFloat16> {
+#if defined(__AMX_BF16__)
+    static constexpr int kDepth = 32;
+    static int64_t place(int64_t k, int64_t column) { return (k / 2 * kPanel + column) * 2 + k % 2; }
+#else
     static constexpr int kDepth = 2;
     static int64_t place(int64_t k, int64_t column) {
         return k / 2 * 2 * kPanel + column / 4 * 8 + k % 2 * 4 + column % 4;
@@ -83,6 +87,7 @@ struct PanelRows<PairedBFloat16> {
                               : __builtin_shufflevector(zero, pairs, 4, 12, 5, 13, 6, 14, 7, 15));
 #endif
     }
+#endif
 };
 
 // sums[r][16 p + j] += A[r][k] B[k][16 p + j] for k = 0, 1, ... num_k - 1, one after the other whatever ROWS and PANELS

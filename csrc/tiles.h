@@ -60,6 +60,18 @@ inline void add_products() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(SUMS), "i"(A), "i"(B));
 }
 
+template <int TILE>
+inline void zero_tile() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(TILE));
+}
+
+// sums[m][n] += the products over k of bfloat16 a[m][k] b[k / 2][n][k % 2]: those of even k and those of odd k one
+// after the other, each in float32, then both sums. Numbers smaller than 2^-126 are taken for 0.
+template <int SUMS, int A, int B>
+inline void add_bfloat16_products() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(SUMS), "i"(A), "i"(B));
+}
+
 // What was stored by other instructions is there for tiles to be loaded from: GCC 12 does not know that they read.
 inline void finish_stores() { asm volatile("" : : : "memory"); }
 

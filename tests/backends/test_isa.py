@@ -34,7 +34,7 @@ def test_what_runs_is_what_the_operating_system_says_the_cpu_has():
     flags = cpu_flags()
     has_avx2 = {"avx2", "fma", "f16c", "bmi2"} <= flags
     has_avx512 = has_avx2 and {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni"} <= flags
-    has_amx = has_avx512 and {"amx_tile", "amx_int8"} <= flags
+    has_amx = has_avx512 and {"amx_tile", "amx_int8", "amx_bf16"} <= flags
     expected = ["amx"] * has_amx + ["avx512"] * has_avx512 + ["avx2"] * has_avx2 + ["baseline"]
     assert isa.runnable_isas() == expected
 

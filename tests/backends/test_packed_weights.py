@@ -78,6 +78,16 @@ def rounded_activations(x):
     return (codes * scales).reshape(len(x), -1)[:, : x.shape[1]]
 
 
+def in_two_parts(x):
+    """The numbers that tiles of bfloat16 round activations to, by the formula in csrc/bfloat16_tiles.h."""
+
+    def nearest(numbers):
+        return ((numbers.view(np.int32) + 0x8000) & ~0xFFFF).view(np.float32)
+
+    upper = nearest(x)
+    return upper + nearest(x - upper)
+
+
 def assert_is_product(out, x, weight, bias=0.0, terms=None):
     """`out` is x @ weight.T + bias but for the roundings of float32, of which there are some in each group of 32.
 
@@ -125,6 +135,8 @@ def test_linear_multiplies_what_was_packed(kernels, kind, num_rows, num_outputs,
     assert packed.kind == kind
     assert (packed.num_outputs, packed.num_inputs) == weight.shape
     rounded = rounded_activations(x) if kind in WHOLE_KINDS else x
+    if kind == "bfloat16" and kernels.name == "amx":
+        rounded = in_two_parts(x)
     assert_is_product(kernels.linear(x, packed), rounded, kernels.read(packed), 0.0 if bias is None else bias)
 
 
