@@ -19,11 +19,11 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-MAX_RENDER_S = 2.0
+MAX_RENDER_S = 2.0  # of CPU: that a busy machine is slow is not the fault of who sent the messages
 MAX_VALUE_SIZE = 16_000_000  # characters or items
 MAX_INTEGER_BITS = 4096
 
-_end_s: ContextVar[float] = ContextVar("end_s")  # when the rendering under way must be done
+_end_s: ContextVar[float] = ContextVar("end_s")  # what the thread's clock may show at most
 
 
 class BoundExceededError(Exception):
@@ -32,8 +32,8 @@ class BoundExceededError(Exception):
 
 @contextmanager
 def bounded_time() -> Iterator[None]:
-    """Renderings in this context have MAX_RENDER_S from now on."""
-    token = _end_s.set(time.monotonic() + MAX_RENDER_S)
+    """Renderings in this context, by this thread, have MAX_RENDER_S from now on."""
+    token = _end_s.set(time.thread_time() + MAX_RENDER_S)
     try:
         yield
     finally:
@@ -84,8 +84,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def look_at_clock(self) -> None:
         """Raise BoundExceededError if the time is over."""
-        if time.monotonic() > _end_s.get():
-            raise BoundExceededError(f"it takes more than {MAX_RENDER_S:g} s")
+        if time.thread_time() > _end_s.get():
+            raise BoundExceededError(f"it takes more than {MAX_RENDER_S:g} s of CPU")
 
     def look_at_size(self, text: str) -> str:
         """The text. Raises BoundExceededError if it is too large."""
