@@ -112,7 +112,8 @@ template <class Codes, int ROWS>
     Sums *stored = &sums[0], *added = &sums[1];
     int64_t stride = kGroupSize;  // one register for all, too few being left
     asm("" : "+r"(stride));
-    // The sums of a group are stored while the next one is multiplied, and added while the one after that is.
+    // The sums of a group are stored while the next one is multiplied, and added while the one after that is. The last
+    // two products are of what lies behind the rows (kSpareRows), and nobody looks at them.
     const auto multiply_next = [&]() __attribute__((always_inline)) {
         std::swap(stored, added);
         load_tile<1, 1>(x, stride);
