@@ -35,7 +35,7 @@ from octavo.sim.cost_model import CostModel
 from octavo.sim.engine_settings import EngineSettings
 
 CALIBRATION = RandomWorkload(0, Lengths.parse("uniform:16,600"), Lengths.parse("uniform:8,64"), seed=1)
-CALIBRATION_LOADS = {1: 8, 4: 8, 16: 16, 32: 32}  # requests by concurrency
+CALIBRATION_LOADS = {1: 6, 4: 8, 32: 32}  # requests by concurrency
 CLOSED = RandomWorkload(0, Lengths.parse("lognormal:160,0.7"), Lengths.parse("lognormal:64,0.6"), seed=2)
 OPEN = RandomWorkload(0, Lengths.parse("uniform:32,480"), Lengths.parse("lognormal:40,0.7"), seed=3)
 CONCURRENCY = 32
