@@ -28,6 +28,7 @@ MODULE_BY_ENGINE = {
     "xllamacpp": "benchmarks.peers.run_xllamacpp",
     "openvino": "benchmarks.peers.run_openvino",
     "transformers": "benchmarks.peers.run_transformers",
+    "vllm": "benchmarks.peers.run_vllm",
 }
 PYTHON_BY_ENGINE = {
     "octavo": Path(sys.executable),
@@ -35,6 +36,7 @@ PYTHON_BY_ENGINE = {
     "xllamacpp": ROOT / ".peers" / "xllamacpp" / "bin" / "python",
     "openvino": ROOT / ".peers" / "openvino" / "bin" / "python",
     "transformers": ROOT / ".peers" / "transformers" / "bin" / "python",
+    "vllm": ROOT / ".peers" / "vllm" / "bin" / "python",
 }
 # The figures of the table; of rates more is better, of the others less.
 RATES_BY_CASE = {

