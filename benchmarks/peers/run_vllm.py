@@ -3,7 +3,7 @@
     .peers/vllm/bin/python -m benchmarks.peers.run_vllm --model FOLDER --case mixed
 
 Its engine core runs in this process, too, so that ready time and memory are those of all of it. Every request of a case
-may run at once, and no prefix is cached. The model runs as it is written: to compile it takes minutes at the start.
+may run at once, and no prefix is cached. It compiles the model at its start, which took 100 s on two CPUs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def open_engine(settings: Settings) -> Iterator[MeasuredEngine]:
         max_model_len=settings.case.max_request_len,
         max_num_seqs=settings.case.num_requests,
         enable_prefix_caching=False,
-        enforce_eager=True,
         disable_log_stats=True,
     )
 
