@@ -27,6 +27,7 @@ constexpr int kWidth = 4;  // SSE2, NEON
 
 typedef float Vec __attribute__((vector_size(kWidth * sizeof(float))));
 typedef int32_t IntVec __attribute__((vector_size(kWidth * sizeof(int32_t))));
+typedef uint32_t BitVec __attribute__((vector_size(kWidth * sizeof(uint32_t))));
 
 inline Vec load(const float* from) {
     Vec v;
@@ -174,7 +175,7 @@ inline Vec exp(Vec x) {
     p = fma(p, r, broadcast(1.6666665459e-1f));
     p = fma(p, r, broadcast(5.0000001201e-1f));
     p = fma(p, r * r, r + 1.0f);
-    const IntVec exponent = (IntVec)shifted + 127;  // its low bits; the shift drops the others
+    const BitVec exponent = (BitVec)shifted + 127;  // its low bits; the shift drops the others
     const Vec scaled = p * (Vec)(exponent << 23);
     return x < lowest ? Vec{} : scaled;
 }
