@@ -61,7 +61,7 @@ def test_chat_remembers(tiny_model, llm):
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tiny_model):
     chat = subprocess.Popen(
-        [*OCTAVO, "chat", str(tiny_model), "--max-tokens", "450"],
+        [*OCTAVO, "chat", str(tiny_model), "--max-tokens", "200"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -77,9 +77,31 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tiny_model):
         os.kill(engine_id, signal.SIGSTOP)  # so that the answer does not end by itself
         os.killpg(chat.pid, signal.SIGINT)  # as a terminal does: to every process of the group
         while not printed.endswith(b"\n> "):
-            printed += chat.stdout.read(1)
+            piece = chat.stdout.read(1)
+            assert piece, printed
+            printed += piece
         os.kill(engine_id, signal.SIGCONT)
     chat.stdin.close()
+    assert chat.wait(60) == 0
+
+
+def test_ctrl_c_at_the_end_of_an_answer_does_not_end_the_chat(tiny_model):
+    chat = subprocess.Popen(
+        [*OCTAVO, "chat", str(tiny_model), "--max-tokens", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert chat.stdin and chat.stdout
+    assert chat.stdout.read(2) == b"> "
+    for _ in range(8):
+        chat.stdin.write(b"Tell me.\n")
+        chat.stdin.flush()
+        assert chat.stdout.read(1)
+        os.kill(chat.pid, signal.SIGINT)
+    chat.stdin.close()
+    assert b">" in chat.stdout.read()
     assert chat.wait(60) == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -35,8 +36,9 @@ def chat(options: ChatOptions) -> None:
 
 
 def _ask() -> str | None:
-    """The next line of the user; None when there is none."""
+    """The next line of the user; None when there is none. Ctrl-C is heard here and, by the session, in answers."""
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         return input("> ")
     except KeyboardInterrupt:
         print()
@@ -44,3 +46,5 @@ def _ask() -> str | None:
     except EOFError:
         print()
         return None
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

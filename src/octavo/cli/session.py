@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, NamedTuple
@@ -45,11 +46,7 @@ class Session:
         return self._run(self._print_turn(messages, params, pieces), pieces)
 
     def _run(self, printing: Coroutine[Any, Any, None], pieces: list[str]) -> PrintedAnswer:
-        is_complete = True
-        try:
-            self._runner.run(printing)
-        except KeyboardInterrupt:
-            is_complete = False
+        is_complete = self._runner.run(_until_interrupted(printing))
         print()
         return PrintedAnswer("".join(pieces), is_complete)
 
@@ -77,6 +74,17 @@ def open_session(config: EngineConfig) -> Iterator[Session]:
                 yield Session(engine, runner)
         finally:
             runner.run(engine.close())
+
+
+async def _until_interrupted(printing: Coroutine[Any, Any, None]) -> bool:
+    """Whether it came to its end before Ctrl-C, which is ignored from then on: it was meant for the answer."""
+    task = asyncio.ensure_future(printing)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    await asyncio.wait([task])
+    if task.cancelled():
+        return False
+    task.result()  # raises what went wrong
+    return True
 
 
 async def _start(engine: AsyncEngine) -> None:
