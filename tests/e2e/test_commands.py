@@ -29,6 +29,15 @@ def run(*arguments: str, answers: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([*OCTAVO, *arguments], input=answers, capture_output=True, text=True, timeout=60)
 
 
+def start_chat(model: Path, max_tokens: int) -> subprocess.Popen[bytes]:
+    """A chat that asks for the first question, in a process group of its own, as on a terminal."""
+    command = [*OCTAVO, "chat", str(model), "--max-tokens", str(max_tokens)]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    chat = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, start_new_session=True)
+    assert chat.stdout and chat.stdout.read(2) == b"> "
+    return chat
+
+
 def test_generate(tiny_model, llm):
     finished = run("generate", str(tiny_model), "Once upon", *GREEDY)
     assert finished.returncode == 0, finished.stderr
@@ -60,15 +69,8 @@ def test_chat_remembers(tiny_model, llm):
 
 
 def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tiny_model):
-    chat = subprocess.Popen(
-        [*OCTAVO, "chat", str(tiny_model), "--max-tokens", "200"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    chat = start_chat(tiny_model, max_tokens=200)
     assert chat.stdin and chat.stdout
-    assert chat.stdout.read(2) == b"> "
     [engine_id] = children_of(chat.pid)
     for _ in range(2):
         chat.stdin.write(b"Tell me.\n")
@@ -86,15 +88,8 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(tiny_model):
 
 
 def test_ctrl_c_at_the_end_of_an_answer_does_not_end_the_chat(tiny_model):
-    chat = subprocess.Popen(
-        [*OCTAVO, "chat", str(tiny_model), "--max-tokens", "1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    chat = start_chat(tiny_model, max_tokens=1)
     assert chat.stdin and chat.stdout
-    assert chat.stdout.read(2) == b"> "
     for _ in range(8):
         chat.stdin.write(b"Tell me.\n")
         chat.stdin.flush()
