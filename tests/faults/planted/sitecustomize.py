@@ -5,12 +5,26 @@ FAULT says which, in which process; it strikes at the first step, or message, af
 
 import os
 import sys
+import time
 
+STEP_S = 0.02  # at least, so that the engine is never far ahead of those who read its answers
 ENGINE = "octavo.engine.core_process"
 
 
 def is_due() -> bool:
     return os.path.exists(os.environ["FAULT_FILE"])
+
+
+def slow_down() -> None:
+    from octavo.core.engine_core import EngineCore
+
+    step = EngineCore.step
+
+    def slow_step(self: EngineCore) -> object:
+        time.sleep(STEP_S)
+        return step(self)
+
+    EngineCore.step = slow_step  # type: ignore[method-assign,assignment]
 
 
 def fail_in_a_step(error: Exception) -> None:
@@ -56,6 +70,8 @@ def lose_one_message() -> None:
 
 def strike(fault: str) -> None:
     is_engine = ENGINE in sys.orig_argv
+    if is_engine:
+        slow_down()
     if fault == "exception in a step" and is_engine:
         fail_in_a_step(RuntimeError("a planted fault"))
     elif fault == "no memory in a step" and is_engine:
