@@ -178,16 +178,10 @@ void multiply_amx(ThreadPool& pool, const QuantizedPanels<Codes>& weight, const 
     const auto rows = quantize_rows<WideDot>(pool, x, tile_rows, 0);
     const int64_t num_inputs = weight.num_groups * kGroupSize;
     const int64_t tiles_per_task = std::max<int64_t>(1, kTaskElements / (tile_rows * num_inputs));
-    const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
-    const int64_t wanted = pool.num_equal_tasks(x.num_rows() * weight.num_outputs * num_inputs, kMinTaskProducts);
-    const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, weight.num_panels());
-    pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
-        const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
-        const int64_t last_tile = num_tiles * (row_task + 1) / num_row_tasks;
-        const int64_t last_panel = weight.num_panels() * (panel_task + 1) / num_panel_tasks;
+    const int64_t num_tasks = pool.num_equal_tasks(x.num_rows() * weight.num_outputs * num_inputs, kMinTaskProducts);
+    const auto run = [&](int64_t first_tile, int64_t last_tile, int64_t first_panel, int64_t last_panel) {
         const TileShapes shapes({{tile_rows, kPanel * 4}, {tile_rows, kGroupSize}, {kGroupSize / 4, kPanel * 4}});
-        const int64_t first_tile = num_tiles * row_task / num_row_tasks;
-        for (int64_t panel = weight.num_panels() * panel_task / num_panel_tasks; panel < last_panel; ++panel) {
+        for (int64_t panel = first_panel; panel < last_panel; ++panel) {
             const int64_t column = panel * kPanel;
             const int8_t* codes = unpack(weight, panel);
             const auto multiply = [&](int64_t tile, int64_t count) {
@@ -205,7 +199,8 @@ void multiply_amx(ThreadPool& pool, const QuantizedPanels<Codes>& weight, const 
             if (first_tile < num_full) multiply(first_tile, num_full - first_tile);
             if (num_full < last_tile) multiply(num_full, 1);
         }
-    });
+    };
+    pool.parallel_blocks(num_tiles, weight.num_panels(), tiles_per_task, num_tasks, run);
 }
 
 template <class Codes>

@@ -230,18 +230,14 @@ void FloatWeight<Element>::multiply(ThreadPool& pool, const RowSource& x, const 
                                     Matrix out) const {
     const Panels<Element> weight = panels();
     const PackedRows packed = pack_tiles(pool, x, weight.num_k);
-    const int64_t num_tiles = packed.num_tiles();
     const int64_t tiles_per_task = std::clamp(kTaskFloats / (kTileRows * packed.num_k), kMinTaskTiles, kMaxTaskTiles);
-    const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
     const int64_t products = x.num_rows() * num_outputs() * num_inputs();
-    const int64_t wanted = pool.num_equal_tasks(products, kMinTaskProducts);
-    const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels());
-    pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
-        const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
-        run(Task<Element>{packed, weight, bias(), residual, out, num_tiles * row_task / num_row_tasks,
-                          num_tiles * (row_task + 1) / num_row_tasks, num_panels() * panel_task / num_panel_tasks,
-                          num_panels() * (panel_task + 1) / num_panel_tasks});
-    });
+    const int64_t num_tasks = pool.num_equal_tasks(products, kMinTaskProducts);
+    pool.parallel_blocks(
+        packed.num_tiles(), num_panels(), tiles_per_task, num_tasks,
+        [&](int64_t first_tile, int64_t last_tile, int64_t first_panel, int64_t last_panel) {
+            run(Task<Element>{packed, weight, bias(), residual, out, first_tile, last_tile, first_panel, last_panel});
+        });
 }
 
 #if defined(__AMX_BF16__)

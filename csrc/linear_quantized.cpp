@@ -296,20 +296,16 @@ void QuantizedWeight<Codes>::multiply(ThreadPool& pool, const RowSource& rows_of
     const Rows rows = quantize_rows<typename Codes::Dot>(pool, x, kDotRows, kOffset<Codes>);
     const int64_t num_tiles = rows.num_tiles();
     const int64_t tiles_per_task = std::max<int64_t>(1, kTaskElements / (kDotRows * num_inputs()));
-    const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
     const int64_t products = x.num_rows() * num_outputs() * num_inputs();
-    const int64_t wanted = pool.num_equal_tasks(products, kMinTaskProducts);
-    const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels());
-    pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
-        const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
-        const int64_t last_tile = num_tiles * (row_task + 1) / num_row_tasks;
-        const int64_t last_panel = num_panels() * (panel_task + 1) / num_panel_tasks;
+    const int64_t num_tasks = pool.num_equal_tasks(products, kMinTaskProducts);
+    const auto run = [&](int64_t first_tile, int64_t last_tile, int64_t first_panel, int64_t last_panel) {
         // Panels first: those of a step stay in the L1 or L2 cache while the tiles go by.
         const int64_t step = num_tiles == 1 ? num_panels() : kPanels;
-        for (int64_t panel = num_panels() * panel_task / num_panel_tasks; panel < last_panel; panel += step)
-            for (int64_t tile = num_tiles * row_task / num_row_tasks; tile < last_tile; ++tile)
+        for (int64_t panel = first_panel; panel < last_panel; panel += step)
+            for (int64_t tile = first_tile; tile < last_tile; ++tile)
                 multiply_panels(rows, residual, out, tile, panel, std::min(panel + step, last_panel));
-    });
+    };
+    pool.parallel_blocks(num_tiles, num_panels(), tiles_per_task, num_tasks, run);
 }
 
 }  // namespace

@@ -173,25 +173,19 @@ void multiply(const RowTiles& rows, int64_t first_tile, int64_t last_tile, int64
 void multiply_in_tiles(ThreadPool& pool, const PairedPanels& weight, const RowSource& x, const ConstMatrix* residual,
                        Matrix out) {
     const RowTiles rows = split_rows(pool, x, weight.num_k);
-    const int64_t num_tiles = rows.num_tiles(), num_panels = weight.num_panels();
     const int64_t tiles_per_task = std::max<int64_t>(1, kTaskNumbers / rows.tile_size());
-    const int64_t num_row_tasks = (num_tiles + tiles_per_task - 1) / tiles_per_task;
-    const int64_t wanted = pool.num_equal_tasks(x.num_rows() * weight.num_outputs * weight.num_k, kMinTaskProducts);
-    const int64_t num_panel_tasks = std::min((wanted + num_row_tasks - 1) / num_row_tasks, num_panels);
+    const int64_t num_tasks = pool.num_equal_tasks(x.num_rows() * weight.num_outputs * weight.num_k, kMinTaskProducts);
     finish_stores();
-    pool.parallel_for(num_row_tasks * num_panel_tasks, [&](int64_t i) {
-        const int64_t row_task = i / num_panel_tasks, panel_task = i % num_panel_tasks;
-        const int64_t first_tile = num_tiles * row_task / num_row_tasks;
-        const int64_t last_tile = num_tiles * (row_task + 1) / num_row_tasks;
-        const int64_t last_panel = num_panels * (panel_task + 1) / num_panel_tasks;
+    const auto run = [&](int64_t first_tile, int64_t last_tile, int64_t first_panel, int64_t last_panel) {
         const Shapes shapes(rows.tile_rows);
         const int64_t most = x.num_rows() <= kFewRows ? 1 : kTilePanels;  // that are read side by side
-        for (int64_t panel = num_panels * panel_task / num_panel_tasks; panel < last_panel; panel += most) {
+        for (int64_t panel = first_panel; panel < last_panel; panel += most) {
             with_rows<kTilePanels>(static_cast<int>(std::min(most, last_panel - panel)), [&](auto num) {
                 multiply<decltype(num)::value>(rows, first_tile, last_tile, panel, {weight, residual, out});
             });
         }
-    });
+    };
+    pool.parallel_blocks(rows.num_tiles(), weight.num_panels(), tiles_per_task, num_tasks, run);
 }
 
 }  // namespace octavo

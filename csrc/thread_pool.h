@@ -53,6 +53,21 @@ class ThreadPool {
         return most <= threads ? most : std::min<int64_t>(most / threads, 4) * threads;
     }
 
+    // Calls function(first_row, last_row, first_column, last_column) for blocks that cover a grid once, `last` being
+    // the first of the next: of at most rows_per_block rows each, and of so many columns that there are about
+    // num_blocks.
+    template <class Function>
+    void parallel_blocks(int64_t num_rows, int64_t num_columns, int64_t rows_per_block, int64_t num_blocks,
+                         Function&& function) {
+        const int64_t down = (num_rows + rows_per_block - 1) / rows_per_block;
+        const int64_t across = std::min((num_blocks + down - 1) / down, num_columns);
+        parallel_for(down * across, [&](int64_t i) {
+            const int64_t row = i / across, column = i % across;
+            function(num_rows * row / down, num_rows * (row + 1) / down, num_columns * column / across,
+                     num_columns * (column + 1) / across);
+        });
+    }
+
   private:
     using Task = void (*)(const void* function, int64_t i);
 
