@@ -79,7 +79,7 @@ def rounded_activations(x):
 
 
 def in_two_parts(x):
-    """The numbers that tiles of bfloat16 round activations to, by the formula in csrc/bfloat16_tiles.h."""
+    """The numbers that tiles of bfloat16 round activations to, by the formula in csrc/linear_tiles.cpp."""
 
     def nearest(numbers):
         return ((numbers.view(np.int32) + 0x8000) & ~0xFFFF).view(np.float32)
